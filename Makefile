@@ -1,0 +1,272 @@
+# yoke - plain GNU make, wildcards for sources, pkg-config where a package has it.
+#
+#   make            build only (build/yoke, build/libyoke.a)       make deps     install what is missing, nothing else
+#   make demo       set up, build, fetch MNIST, train, print       make test     set up, build, run every test (T=pattern: some)
+#   make check      layers, format, cppcheck, clang-tidy, man page make bench    speed, as ratios to baselines in the same run
+#   make install    PREFIX=/usr/local, DESTDIR honoured            make SAN=1    AddressSanitizer and UBSan (SAN=thread: TSan)
+#
+# V=1 shows the commands. DEPS='build test' narrows what 'make deps' looks for (the groups are in tools/deps.sh).
+VERSION := 0.1.0
+PREFIX ?= /usr/local
+CC ?= cc
+ARCH := $(shell $(CC) -dumpmachine 2>/dev/null)
+
+ifdef SAN
+BUILD ?= build/san-$(SAN)
+else
+BUILD ?= build
+endif
+
+PKGS := jansson libxxhash zlib
+CFLAGS ?= -O3 -g
+WARN := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wwrite-strings
+# Contraction is off so that an element-wise loop gives the same bits whatever vector width the compiler picks for it; kernels
+# that want fused multiply-add say so themselves.
+BASE_CFLAGS := -std=gnu17 -D_GNU_SOURCE -DYK_VERSION='"$(VERSION)"' -fno-math-errno -fno-trapping-math -ffp-contract=off -pthread \
+               $(WARN) -Iinclude -Isrc -I.
+ALL_CFLAGS := $(BASE_CFLAGS) $(CFLAGS)
+PRIVATE_LIBS := -linih -lmd -pthread -lm
+LIBS := $(shell pkg-config --libs $(PKGS) 2>/dev/null || echo -ljansson -lxxhash -lz) $(PRIVATE_LIBS)
+FUZZ_MAIN := tests/fuzz/driver.c
+ifeq ($(SAN),1)
+ALL_CFLAGS += -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -O1
+LIBS += -fsanitize=address,undefined
+else ifeq ($(SAN),thread)
+ALL_CFLAGS += -fsanitize=thread -fno-omit-frame-pointer -O1
+LIBS += -fsanitize=thread
+else ifeq ($(SAN),fuzz)
+# libFuzzer comes with clang only, and clang cannot link what gcc's sanitizers built; so this is a build of its own.
+override CC := clang
+ALL_CFLAGS += -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -O1
+LIBS += -fsanitize=fuzzer,address,undefined
+FUZZ_MAIN :=
+endif
+
+LIB_SRC := $(filter-out %_test.c %_isa.c,$(wildcard src/*/*.c))
+ISA_SRC := $(wildcard src/kernel/*_isa.c)
+CMD_SRC := $(wildcard cmd/*.c)
+TEST_SRC := $(wildcard src/*/*_test.c)
+FUZZ_SRC := $(filter-out tests/fuzz/driver.c,$(wildcard tests/fuzz/*.c))
+HEADERS := $(wildcard include/*.h src/*/*.h cmd/*.h)
+
+# A *_isa.c file is compiled once per instruction set, under a name of its own each time; kernel.c picks one at run time.
+# How vectors are passed between functions differs from set to set (-Wpsabi), and does not matter inside one file.
+ISAS := plain
+ifneq ($(filter x86_64%,$(ARCH)),)
+ISAS += avx2 avx512
+endif
+ISA_FLAGS_plain :=
+ISA_FLAGS_avx2 := -mavx2 -mfma -mbmi -mbmi2
+ISA_FLAGS_avx512 := -mavx2 -mfma -mbmi -mbmi2 -mavx512f -mavx512bw -mavx512dq -mavx512vl
+
+LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/obj/%.o) $(foreach i,$(ISAS),$(ISA_SRC:%.c=$(BUILD)/obj/%.$(i).o))
+CMD_OBJ := $(CMD_SRC:%.c=$(BUILD)/obj/%.o)
+TESTS := $(TEST_SRC:%.c=$(BUILD)/%)
+FUZZERS := $(FUZZ_SRC:%.c=$(BUILD)/%)
+
+# 'quiet' stands before a command: the command itself with V=1, else one short line.
+quiet = $(if $(V),,@printf '  %-5s %s\n' $(1) $@ &&)
+# Targets that call make again use every core, unless the caller said how many.
+JOBS = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
+SUBMAKE = +$(MAKE) --no-print-directory $(JOBS)
+
+.PHONY: all
+.DEFAULT_GOAL := all
+all: $(BUILD)/yoke
+	@:
+
+$(BUILD)/yoke: $(CMD_OBJ) $(BUILD)/libyoke.a
+	$(call quiet,LINK) $(CC) $(LDFLAGS) -o $@ $(CMD_OBJ) $(BUILD)/libyoke.a $(LIBS)
+
+$(BUILD)/libyoke.a: $(LIB_OBJ)
+	@rm -f $@
+	$(call quiet,AR) $(AR) rcs $@ $^
+
+$(BUILD)/obj/%.o: %.c Makefile | $(BUILD)/headers-found
+	@mkdir -p $(@D)
+	$(call quiet,CC) $(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+
+define isa_rule
+$(BUILD)/obj/%.$(1).o: %.c Makefile | $(BUILD)/headers-found
+	@mkdir -p $$(@D)
+	$$(call quiet,CC) $(CC) $(ALL_CFLAGS) -ffp-contract=fast -Wno-psabi $(ISA_FLAGS_$(1)) -DYK_ISA=$(1) -DYK_ISA_$(1) -MMD -MP -c -o $$@ $$<
+endef
+$(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
+
+$(BUILD)/src/%_test: src/%_test.c $(BUILD)/libyoke.a
+	@mkdir -p $(@D)
+	$(call quiet,TEST) $(CC) $(ALL_CFLAGS) $(LDFLAGS) -MMD -MP -o $@ $< $(BUILD)/libyoke.a $(LIBS) -lcmocka
+
+# A fuzz target links with libFuzzer under SAN=fuzz, and elsewhere with a main() that replays the files it is given.
+$(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(FUZZ_MAIN) $(BUILD)/libyoke.a
+	@mkdir -p $(@D)
+	$(call quiet,FUZZ) $(CC) $(ALL_CFLAGS) -Wno-missing-prototypes $(LDFLAGS) -o $@ $< $(FUZZ_MAIN) $(BUILD)/libyoke.a $(LIBS)
+
+# Building never installs anything; a machine that lacks a header is told so in one sentence, once.
+$(BUILD)/headers-found: tools/deps.sh
+	@tools/deps.sh --check build
+	@mkdir -p $(@D) && touch $@
+
+.PHONY: unit-tests fuzz-tests clean
+unit-tests: $(TESTS)
+	@:
+fuzz-tests: $(FUZZERS)
+	@:
+
+clean:
+	rm -rf build
+
+# --- set-up, demo, tests, benchmarks ---
+
+DEPS ?= build demo test
+.PHONY: deps demo test test-long test-builds test-build-plain test-build-san test-build-thread test-build-fuzz bench bench-peers
+deps:
+	@tools/deps.sh $(DEPS)
+
+demo:
+	@tools/deps.sh build demo
+	@$(SUBMAKE) all
+	@tools/mnist.sh $(BUILD)/yoke
+	@$(BUILD)/yoke train softmax --data mnist --batch 100 --lr 0.01 --target-loss 0.35
+
+# Tests of modules with threads run a third time, under ThreadSanitizer.
+THREADED := $(wildcard src/base/lane_test.c src/base/log_test.c src/base/team_test.c src/train/*_test.c)
+
+test:
+	@tools/deps.sh build demo test
+	@$(SUBMAKE) test-builds
+	@tools/mnist.sh $(BUILD)/yoke || echo "the tests that need MNIST will be skipped"
+	@BUILD=$(BUILD) tests/run.sh unit cli fuzz
+
+test-long:
+	@tools/deps.sh build demo test long
+	@$(SUBMAKE) all
+	@BUILD=$(BUILD) LIMIT=7200 tests/run.sh long
+
+test-builds: test-build-plain test-build-san test-build-thread test-build-fuzz
+test-build-plain:
+	@$(SUBMAKE) all unit-tests
+test-build-san:
+	@$(SUBMAKE) SAN=1 BUILD=$(BUILD)/san-1 all unit-tests fuzz-tests
+test-build-thread:
+	@$(SUBMAKE) SAN=thread BUILD=$(BUILD)/san-thread TEST_SRC='$(THREADED)' unit-tests
+test-build-fuzz:
+	@$(SUBMAKE) SAN=fuzz BUILD=$(BUILD)/san-fuzz fuzz-tests
+
+bench:
+	@tools/deps.sh build demo bench
+	@$(SUBMAKE) all
+	@BUILD=$(BUILD) bench/run.sh
+
+bench-peers:
+	@tools/deps.sh build demo bench peers
+	@$(SUBMAKE) all
+	@BUILD=$(BUILD) bench/peers.sh
+
+# --- checks: each prints one line that starts with 'ok check-', or says what is wrong ---
+
+CHECKS := check-layers check-words check-format check-shell check-man check-aarch64 check-cppcheck check-tidy
+.PHONY: check $(CHECKS)
+check:
+	@tools/deps.sh build check
+	@$(SUBMAKE) -k all || echo "going on without build/yoke"
+	@$(SUBMAKE) -k -O $(CHECKS) 2>&1 | tee $(BUILD)/check.log; \
+	    failed=$$(($(words $(CHECKS)) - $$(grep -c '^ok check-' $(BUILD)/check.log))); \
+	    echo "$(words $(CHECKS)) checks, $$failed failed"; test $$failed -eq 0
+
+check-layers:
+	@tools/check-layers.sh
+
+check-words:
+	@tools/check-words.sh
+
+C_FILES = $(sort $(wildcard $(foreach d,include src/* cmd tests/* bench examples,$d/*.c $d/*.h)))
+check-format:
+	@clang-format --dry-run -Werror $(C_FILES)
+	@echo "ok check-format: $(words $(C_FILES)) files"
+
+SH_FILES = .ci/run $(wildcard tools/*.sh tests/*.sh tests/*/*.sh bench/*.sh examples/*.sh)
+check-shell:
+	@shellcheck -x -P SCRIPTDIR $(SH_FILES)
+	@echo "ok check-shell: $(words $(SH_FILES)) scripts"
+
+docs/yoke.1: $(BUILD)/yoke
+	@mkdir -p $(@D)
+	$(call quiet,MAN) $(BUILD)/yoke help --man >$@.tmp && mv $@.tmp $@
+
+check-man: $(BUILD)/yoke
+	@$(BUILD)/yoke help --man | diff -u docs/yoke.1 - || { echo "docs/yoke.1 is out of date: run 'make -B docs/yoke.1'"; exit 1; }
+	@mandoc -Tlint -Wwarning docs/yoke.1
+	@echo "ok check-man: docs/yoke.1 is what the option table says"
+
+# The other architecture is compiled, not linked. Third-party headers are the same on both, so this machine's will do, last.
+AARCH64_OBJ := $(patsubst %.c,$(BUILD)/aarch64/%.o,$(LIB_SRC) $(ISA_SRC) $(CMD_SRC))
+$(BUILD)/aarch64/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	@aarch64-linux-gnu-gcc $(BASE_CFLAGS) -Werror -O1 -idirafter /usr/include -DYK_ISA=plain -DYK_ISA_plain -MMD -MP -c -o $@ $<
+check-aarch64: $(AARCH64_OBJ)
+	@echo "ok check-aarch64: $(words $(AARCH64_OBJ)) files compile"
+
+check-cppcheck:
+	@mkdir -p $(BUILD)/cppcheck
+	@cppcheck --quiet -j $$(nproc) --cppcheck-build-dir=$(BUILD)/cppcheck --std=c11 --enable=warning,performance,portability \
+	    --inline-suppr --suppressions-list=tools/cppcheck.txt --error-exitcode=1 -D_GNU_SOURCE -DYK_VERSION='"$(VERSION)"' \
+	    -DYK_ISA=plain -DYK_ISA_plain -Iinclude -Isrc -I. $(LIB_SRC) $(ISA_SRC) $(CMD_SRC) $(TEST_SRC) $(FUZZ_SRC)
+	@echo "ok check-cppcheck: $(words $(LIB_SRC) $(ISA_SRC) $(CMD_SRC) $(TEST_SRC) $(FUZZ_SRC)) files"
+
+# One stamp a file, so that a second run looks only at what changed. The widest instruction set stands for the others.
+TIDY_OK := $(patsubst %.c,$(BUILD)/tidy/%.ok,$(LIB_SRC) $(ISA_SRC) $(CMD_SRC))
+TIDY_ISA := $(lastword $(ISAS))
+$(BUILD)/tidy/%_isa.ok: TIDY_FLAGS = -ffp-contract=fast -Wno-psabi $(ISA_FLAGS_$(TIDY_ISA)) -DYK_ISA=$(TIDY_ISA) -DYK_ISA_$(TIDY_ISA)
+$(BUILD)/tidy/%.ok: %.c $(HEADERS) .clang-tidy Makefile
+	@mkdir -p $(@D)
+	@clang-tidy --quiet $< -- $(BASE_CFLAGS) $(TIDY_FLAGS) 2>/dev/null || { echo "clang-tidy rejects $<"; exit 1; }
+	@touch $@
+check-tidy: $(TIDY_OK)
+	@echo "ok check-tidy: $(words $(TIDY_OK)) files"
+
+# --- installation ---
+
+BINDIR = $(DESTDIR)$(PREFIX)/bin
+LIBDIR = $(DESTDIR)$(PREFIX)/lib
+INCLUDEDIR = $(DESTDIR)$(PREFIX)/include
+SHAREDIR = $(DESTDIR)$(PREFIX)/share
+INSTALLED = $(BINDIR)/yoke $(LIBDIR)/libyoke.a $(LIBDIR)/pkgconfig/yoke.pc $(INCLUDEDIR)/yoke.h $(SHAREDIR)/man/man1/yoke.1 \
+            $(SHAREDIR)/bash-completion/completions/yoke $(SHAREDIR)/zsh/site-functions/_yoke \
+            $(SHAREDIR)/fish/vendor_completions.d/yoke.fish
+
+define PKG_CONFIG_FILE
+prefix=$(PREFIX)
+libdir=$${prefix}/lib
+includedir=$${prefix}/include
+
+Name: yoke
+Description: trains models on one machine or a cluster of CPU machines
+Version: $(VERSION)
+Requires.private: $(PKGS)
+Libs: -L$${libdir} -lyoke
+Libs.private: $(PRIVATE_LIBS)
+Cflags: -I$${includedir}
+endef
+export PKG_CONFIG_FILE
+
+COMPLETIONS := $(BUILD)/completion/bash $(BUILD)/completion/zsh $(BUILD)/completion/fish
+$(COMPLETIONS): $(BUILD)/yoke
+	@mkdir -p $(@D)
+	@$(BUILD)/yoke help --completion $(@F) >$@.tmp && mv $@.tmp $@
+
+.PHONY: install uninstall
+install: $(BUILD)/yoke $(COMPLETIONS)
+	install -D -m 755 $(BUILD)/yoke $(BINDIR)/yoke
+	install -D -m 644 $(BUILD)/libyoke.a $(LIBDIR)/libyoke.a
+	install -D -m 644 include/yoke.h $(INCLUDEDIR)/yoke.h
+	install -d $(LIBDIR)/pkgconfig && printf '%s\n' "$$PKG_CONFIG_FILE" >$(LIBDIR)/pkgconfig/yoke.pc
+	install -D -m 644 docs/yoke.1 $(SHAREDIR)/man/man1/yoke.1
+	install -D -m 644 $(BUILD)/completion/bash $(SHAREDIR)/bash-completion/completions/yoke
+	install -D -m 644 $(BUILD)/completion/zsh $(SHAREDIR)/zsh/site-functions/_yoke
+	install -D -m 644 $(BUILD)/completion/fish $(SHAREDIR)/fish/vendor_completions.d/yoke.fish
+
+uninstall:
+	rm -f $(INSTALLED)
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

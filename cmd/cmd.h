@@ -1,0 +1,49 @@
+/* cmd.h - one file per verb behind one table (YK_VERBS in train/options.h lists them).
+ *
+ * A verb describes itself: its words, its help and its examples are what `yoke help`, the man page and the completions show. main.c
+ * reads options and words, calls `run`, prints the error if there is one, and exits with the code; nothing else exits. */
+#ifndef YK_CMD_CMD_H
+#define YK_CMD_CMD_H
+
+#include "base/error.h"
+#include "train/config.h"
+
+#include <stddef.h>
+#include <stdio.h>
+
+struct call {
+    struct yoke_config *config; /* options from the command line and the files */
+    const char *word[4];        /* what is left: MODEL, RUN, ... */
+    size_t words;
+    int signal; /* out: the signal that ended the verb, for the exit code */
+};
+
+struct verb {
+    const char *name;
+    const char *args;    /* "MODEL [options]" */
+    const char *summary; /* one line */
+    const char *details; /* a paragraph or more; lines of at most 78 characters */
+    const char *examples;
+    const char *choices; /* for completion: what the first word may be, separated by spaces; NULL if it is a path */
+    size_t most;         /* words it takes */
+    yk_code (*run)(struct call *call, struct yk_error *e);
+};
+
+const struct verb *verb_at(unsigned i); /* NULL past the end */
+const struct verb *verb_find(const char *name);
+
+/* help.c, man.c, completion.c: all made from the verbs and the option table. */
+void help_overview(FILE *out);
+void help_verb(FILE *out, const struct verb *v);
+void help_man(FILE *out);
+void help_completion(FILE *out, const char *shell);
+
+/* How an option looks in help: "-b, --batch N". */
+void option_form(const struct yk_opt *t, char out[80]);
+/* "1 to 1000000; default 100", or "" */
+void option_limits(const struct yk_opt *t, char *out, size_t cap);
+
+/* Print the error the way all of yoke does. */
+void print_error(const struct yk_error *e);
+
+#endif

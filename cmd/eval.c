@@ -1,0 +1,75 @@
+/* eval.c - `yoke eval`: loss and accuracy of a trained model on test data. */
+#include "cmd/cmd.h"
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/team.h"
+#include "train/trained.h"
+
+#include <stdlib.h>
+
+static void say_damaged(void *arg, const struct yk_error *why)
+{
+    (void)arg;
+    fprintf(stderr, "yoke: warning: %s; using the checkpoint before it\n", why->text);
+}
+
+static void show(const struct yk_options *o, const struct yk_trained *t, const char *data, const struct yk_score *score,
+                 double seconds)
+{
+    double loss = score->loss / (double)score->examples, accuracy = (double)score->correct / (double)score->examples;
+    char hash[17];
+    yk_params_hash(&t->params, hash);
+    if (!o->json) {
+        printf("%s at step %llu on %s: loss %.4f, accuracy %.2f %% (%llu of %llu), %.1f ms\n", t->name,
+               (unsigned long long)t->step, data, loss, accuracy * 100, (unsigned long long)score->correct,
+               (unsigned long long)score->examples, seconds * 1e3);
+        return;
+    }
+    json_t *j =
+        json_pack("{s:s, s:s, s:s, s:I, s:I, s:o, s:o, s:o, s:s}", "model", t->name, "data", data, "checkpoint", t->path,
+                  "global_steps", (json_int_t)t->step, "examples", (json_int_t)score->examples, "test_loss", yk_json_real(loss),
+                  "test_accuracy", yk_json_real(accuracy), "seconds", yk_json_real(seconds), "params_xxh3", hash);
+    json_dumpf(j, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(10));
+    putchar('\n');
+    json_decref(j);
+}
+
+static yk_code run(struct call *call, struct yk_error *e)
+{
+    const struct yk_options *o = &call->config->o;
+    struct yk_trained t = {0};
+    struct yk_dataset set = {0};
+    struct yk_score score;
+    if (call->words == 0)
+        return yk_fail(e, YK_USAGE, "which run? for example: yoke eval runs/latest");
+    yk_code rc =
+        yk_trained_open(&t, call->word[0], o->threads > 0 ? (unsigned)o->threads : yk_cpus(), o->isa, say_damaged, NULL, e);
+    if (rc != YK_OK)
+        return rc;
+    const char *data = o->test_data != NULL ? o->test_data : o->data != NULL ? o->data : t.data;
+    rc = yk_data_open_test(data, &set, e);
+    if (rc == YK_OK)
+        rc = yk_trained_fits(&t, &set, e);
+    if (rc == YK_OK) {
+        double start = yk_now();
+        rc = yk_trained_score(&t, &set, &score, NULL, e);
+        if (rc == YK_OK)
+            show(o, &t, data, &score, yk_now() - start);
+    }
+    yk_dataset_release(&set);
+    yk_trained_close(&t);
+    return rc;
+}
+
+const struct verb verb_eval = {
+    .name = "eval",
+    .args = "RUN|FILE [options]",
+    .summary = "loss and accuracy of a trained model",
+    .details = "Evaluates the newest whole checkpoint of RUN, or a .safetensors FILE, on the test\n"
+               "part of the data it was trained on, or on --data / --test-data.",
+    .examples = "yoke eval runs/latest\n"
+                "yoke eval runs/latest --test-data digits/t10k-images-idx3-ubyte --json",
+    .most = 1,
+    .run = run,
+};

@@ -1,0 +1,138 @@
+/* help.c - `yoke help`, and the texts of --help: all made from the verbs and the one option table. */
+#include "cmd/cmd.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { WIDE = 80, INDENT = 28 };
+
+void option_form(const struct yk_opt *t, char out[80])
+{
+    char letter[8] = "";
+    if (t->letter != 0)
+        snprintf(letter, sizeof letter, "-%c, ", t->letter);
+    snprintf(out, 80, "%s--%s%s%s", letter, t->name, t->meta[0] != '\0' ? " " : "", t->meta);
+}
+
+void option_limits(const struct yk_opt *t, char *out, size_t cap)
+{
+    char range[96] = "", value[64] = "";
+    if (t->type == YK_OPT_CHOICE)
+        snprintf(range, sizeof range, "%.90s", t->choices);
+    else if ((t->type == YK_OPT_INT || t->type == YK_OPT_REAL) && t->max < 9e15)
+        snprintf(range, sizeof range, "%.10g to %.10g", t->min, t->max);
+    if (t->value != NULL)
+        snprintf(value, sizeof value, "%sdefault %.40s", range[0] != '\0' ? "; " : "", t->value);
+    snprintf(out, cap, "%s%s", range, value);
+}
+
+/* Words wrapped into the column that starts at INDENT; the cursor is already there. */
+static void wrap(FILE *out, const char *text)
+{
+    int at = INDENT;
+    for (const char *p = text; *p != '\0';) {
+        int n = (int)strcspn(p, " ");
+        if (at + n > WIDE && at > INDENT) {
+            fprintf(out, "\n%*s", INDENT, "");
+            at = INDENT;
+        }
+        fprintf(out, "%.*s", n, p);
+        at += n;
+        p += n;
+        while (*p == ' ')
+            p++;
+        if (*p != '\0' && at < WIDE) {
+            fputc(' ', out);
+            at++;
+        }
+    }
+    fputc('\n', out);
+}
+
+static void options_of(FILE *out, uint32_t verb, bool shared)
+{
+    for (size_t i = 0; i < yk_option_count; i++) {
+        const struct yk_opt *t = &yk_option_table[i];
+        char form[80], limits[192], text[400];
+        if (!(t->verbs & verb) || ((t->flags & YK_OPT_SHARED) != 0) != shared)
+            continue;
+        option_form(t, form);
+        option_limits(t, limits, sizeof limits);
+        snprintf(text, sizeof text, limits[0] != '\0' ? "%s (%s)" : "%s", t->help, limits);
+        fprintf(out, "  %-*s", INDENT - 3, form);
+        if (strlen(form) > INDENT - 3)
+            fprintf(out, "\n%*s", INDENT - 1, "");
+        fputc(' ', out);
+        wrap(out, text);
+    }
+}
+
+static void indented(FILE *out, const char *text)
+{
+    for (const char *p = text; *p != '\0';) {
+        int n = (int)strcspn(p, "\n");
+        fprintf(out, n > 0 ? "  %.*s\n" : "%.*s\n", n, p);
+        p += n + (p[n] == '\n');
+    }
+}
+
+void help_verb(FILE *out, const struct verb *v)
+{
+    uint32_t bit = yk_verb_bit(v->name);
+    fprintf(out, "usage: yoke %s %s\n\n", v->name, v->args);
+    indented(out, v->details);
+    fprintf(out, "\noptions:\n");
+    options_of(out, bit, false);
+    options_of(out, bit, true);
+    fprintf(out, "  %-*s print this\n", INDENT - 3, "-h, --help");
+    fprintf(out, "\nexamples:\n");
+    indented(out, v->examples);
+}
+
+void help_overview(FILE *out)
+{
+    fprintf(out, "usage: yoke VERB [ARG] [--option value]\n\n"
+                 "yoke trains models and tells why it is as fast as it is.\n\nverbs:\n");
+    for (unsigned i = 0; verb_at(i) != NULL; i++)
+        fprintf(out, "  %-10s %s\n", verb_at(i)->name, verb_at(i)->summary);
+    fprintf(out, "\nexamples:\n"
+                 "  yoke train softmax --data mnist --target-loss 0.35\n"
+                 "  yoke eval runs/latest\n"
+                 "  yoke help train\n\n"
+                 "Options may also stand in ./yoke.ini or ~/.config/yoke/yoke.ini, as 'batch = 60'.\n");
+}
+
+static yk_code run(struct call *call, struct yk_error *e)
+{
+    const struct yk_options *o = &call->config->o;
+    if (o->man) {
+        help_man(stdout);
+    } else if (o->completion != NULL) {
+        help_completion(stdout, o->completion);
+    } else if (call->words == 0) {
+        help_overview(stdout);
+    } else {
+        const struct verb *v = verb_find(call->word[0]);
+        if (v == NULL) {
+            yk_fail(e, YK_USAGE, "'%.40s' is not a verb", call->word[0]);
+            yk_hint(e, "'yoke help' lists them");
+            return YK_USAGE;
+        }
+        help_verb(stdout, v);
+    }
+    return YK_OK;
+}
+
+const struct verb verb_help = {
+    .name = "help",
+    .args = "[VERB] | --man | --completion SHELL",
+    .summary = "explain a verb and its options",
+    .details = "Without a verb, lists them. The manual page and the completion scripts that\n"
+               "'make install' installs come from here too.",
+    .examples = "yoke help train\n"
+                "yoke help --man | man -l -\n"
+                "source <(yoke help --completion bash)",
+    .choices = "train eval predict export data help",
+    .most = 1,
+    .run = run,
+};

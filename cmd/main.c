@@ -1,0 +1,118 @@
+/* main.c - finds the verb, reads its options, runs it, and is the only place that ends the process.
+ * Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 bad data, 4 rank lost, 128 + signal. */
+#include "cmd/cmd.h"
+
+#include "yoke.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define DECLARE(name) extern const struct verb verb_##name;
+YK_VERBS(DECLARE)
+
+#define COLLECT(name) &verb_##name,
+static const struct verb *const VERBS[] = {YK_VERBS(COLLECT)};
+
+const struct verb *verb_at(unsigned i)
+{
+    return i < sizeof VERBS / sizeof VERBS[0] ? VERBS[i] : NULL;
+}
+
+const struct verb *verb_find(const char *name)
+{
+    for (unsigned i = 0; verb_at(i) != NULL; i++)
+        if (strcmp(verb_at(i)->name, name) == 0)
+            return verb_at(i);
+    return NULL;
+}
+
+void print_error(const struct yk_error *e)
+{
+    bool color = isatty(STDERR_FILENO) && getenv("NO_COLOR") == NULL;
+    fprintf(stderr, "%syoke: %s%s\n", color ? "\033[31m" : "", e->text, color ? "\033[0m" : "");
+    if (e->hint[0] != '\0')
+        fprintf(stderr, "%shint: %s%s\n", color ? "\033[2m" : "", e->hint, color ? "\033[0m" : "");
+}
+
+static int unknown_verb(const char *name)
+{
+    struct yk_error e;
+    const char *names[sizeof VERBS / sizeof VERBS[0]];
+    for (size_t i = 0; i < sizeof VERBS / sizeof VERBS[0]; i++)
+        names[i] = VERBS[i]->name;
+    const char *near = yk_nearest(name, names, sizeof VERBS / sizeof VERBS[0], sizeof names[0]);
+    yk_fail(&e, YK_USAGE, "'%.40s' is not a verb", name);
+    if (near != NULL)
+        yk_hint(&e, "did you mean 'yoke %s'?", near);
+    else
+        yk_hint(&e, "'yoke help' lists them");
+    print_error(&e);
+    return YK_USAGE;
+}
+
+static bool asks_for_help(int argc, char **argv)
+{
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return true;
+    return false;
+}
+
+static yk_code run(const struct verb *v, int argc, char **argv, struct call *call, struct yk_error *e)
+{
+    uint32_t bit = yk_verb_bit(v->name);
+    yk_code rc = yk_opts_args(&call->config->opts, bit, v->name, argc, argv, call->word, v->most, &call->words, e);
+    if (rc == YK_OK)
+        rc = yk_options_files(&call->config->opts, bit, e);
+    if (rc == YK_OK && call->config->o.resume == NULL) /* a resumed run is checked with its own options */
+        rc = yk_options_check(&call->config->opts, bit, e);
+    return rc == YK_OK ? v->run(call, e) : rc;
+}
+
+/* Results that could not be written (a full disk behind a redirection) are not results. */
+static yk_code flush_output(yk_code rc)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return rc;
+    struct yk_error e;
+    yk_fail_errno(&e, YK_FAILED, "cannot write to standard output");
+    print_error(&e);
+    return rc == YK_OK ? YK_FAILED : rc;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        help_overview(stderr);
+        return YK_USAGE;
+    }
+    const char *word = argv[1];
+    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
+        printf("yoke %s\n", yoke_version());
+        return flush_output(YK_OK);
+    }
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+        help_overview(stdout);
+        return flush_output(YK_OK);
+    }
+    const struct verb *v = verb_find(word);
+    if (v == NULL)
+        return unknown_verb(word);
+    if (asks_for_help(argc - 2, argv + 2)) {
+        help_verb(stdout, v);
+        return flush_output(YK_OK);
+    }
+    struct yk_error e = {0};
+    struct call call = {.config = yoke_config_new()};
+    if (call.config == NULL) {
+        fprintf(stderr, "yoke: out of memory\n");
+        return YK_FAILED;
+    }
+    yk_code rc = run(v, argc - 2, argv + 2, &call, &e);
+    if (rc != YK_OK)
+        print_error(&e);
+    rc = flush_output(rc);
+    yoke_config_free(call.config);
+    return call.signal != 0 ? 128 + call.signal : (int)rc;
+}

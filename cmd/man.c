@@ -1,0 +1,100 @@
+/* man.c - the manual page yoke(1), in mdoc, from the verbs and the option table. docs/yoke.1 is its output; `make check` compares. */
+#include "cmd/cmd.h"
+
+#include <string.h>
+
+/* Text with roff's special characters made harmless, one input line per output line. */
+static void escaped(FILE *out, const char *text)
+{
+    bool start = true;
+    for (const char *p = text; *p != '\0'; p++) {
+        if (start && (*p == '.' || *p == '\''))
+            fputs("\\&", out);
+        if (*p == '\\')
+            fputs("\\e", out);
+        else if (*p == '-')
+            fputs("\\-", out);
+        else
+            fputc(*p, out);
+        start = *p == '\n';
+    }
+}
+
+static void paragraph(FILE *out, const char *text)
+{
+    fputs(".Pp\n", out);
+    for (const char *p = text; *p != '\0';) {
+        int n = (int)strcspn(p, "\n");
+        char line[256];
+        snprintf(line, sizeof line, "%.*s", n, p);
+        if (n == 0)
+            fputs(".Pp", out);
+        else
+            escaped(out, line);
+        fputc('\n', out);
+        p += n + (p[n] == '\n');
+    }
+}
+
+static void options_of(FILE *out, uint32_t bit)
+{
+    fputs(".Bl -tag -width Ds\n", out);
+    for (size_t i = 0; i < yk_option_count; i++) {
+        const struct yk_opt *t = &yk_option_table[i];
+        char limits[192];
+        if (!(t->verbs & bit))
+            continue;
+        fputs(".It ", out);
+        if (t->letter != 0)
+            fprintf(out, "Fl %c , ", t->letter);
+        fprintf(out, "Fl \\-%s", t->name);
+        if (t->meta[0] != '\0')
+            fprintf(out, " Ar %s", t->meta);
+        fputc('\n', out);
+        escaped(out, t->help);
+        option_limits(t, limits, sizeof limits);
+        if (limits[0] != '\0') {
+            fputs(" (", out);
+            escaped(out, limits);
+            fputc(')', out);
+        }
+        fputs(".\n", out);
+    }
+    fputs(".El\n", out);
+}
+
+void help_man(FILE *out)
+{
+    fputs(".Dd November 15, 2026\n.Dt YOKE 1\n.Os\n.Sh NAME\n.Nm yoke\n.Nd trains models and tells why it is as fast as it is\n"
+          ".Sh SYNOPSIS\n",
+          out);
+    for (unsigned i = 0; verb_at(i) != NULL; i++) {
+        fprintf(out, ".Nm\n.Cm %s\n", verb_at(i)->name);
+        escaped(out, verb_at(i)->args);
+        fputc('\n', out);
+    }
+    fputs(
+        ".Sh DESCRIPTION\n.Nm\ntrains models on one machine, reports what it did, and resumes bit by bit what was interrupted.\n"
+        "Results go to standard output, progress and messages to standard error.\n",
+        out);
+    for (unsigned i = 0; verb_at(i) != NULL; i++) {
+        const struct verb *v = verb_at(i);
+        fprintf(out, ".Ss %s \\- %s\n", v->name, v->summary);
+        paragraph(out, v->details);
+        fputs(".Pp\nOptions:\n", out);
+        options_of(out, yk_verb_bit(v->name));
+        fputs(".Pp\nExamples:\n.Bd -literal -offset indent\n", out);
+        escaped(out, v->examples);
+        fputs("\n.Ed\n", out);
+    }
+    fputs(".Sh ENVIRONMENT\n.Bl -tag -width XDG_CONFIG_HOME\n.It Ev XDG_CACHE_HOME\nWhere fetched data is kept, in yoke/.\n"
+          ".It Ev XDG_CONFIG_HOME\nWhere yoke/yoke.ini is looked for.\n.It Ev NO_COLOR\nIf set, nothing is coloured.\n.El\n"
+          ".Sh FILES\n.Bl -tag -width Ds\n.It Pa ./yoke.ini\nOptions for this folder:\n.Ql batch = 60 ,\n"
+          "sections such as\n.Ql [train]\nfor one verb. Flags win over it, it wins over the user's.\n"
+          ".It Pa ~/.config/yoke/yoke.ini\nOptions for this user.\n.It Pa runs/\nRun folders; runs/latest is the newest.\n.El\n"
+          ".Sh EXIT STATUS\n.Bl -tag -width Ds -compact\n.It 0\ndone\n.It 1\nfailed: the disk is full, memory is short, training "
+          "diverged\n"
+          ".It 2\nusage or configuration\n.It 3\na data file or checkpoint is missing, unreadable or malformed\n"
+          ".It 4\na process was lost beyond recovery\n.It 130, 143\nended by a signal, after saving\n.El\n",
+          out);
+}

@@ -1,0 +1,94 @@
+/* predict.c - `yoke predict`: the label and the class probabilities of every example, as CSV. */
+#include "cmd/cmd.h"
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "base/team.h"
+#include "train/trained.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* row,label,p0,p1,... */
+static yk_code write_csv(const char *path, const float *prob, uint32_t rows, uint32_t classes, struct yk_error *e)
+{
+    enum { CHUNK = 1 << 16 };
+    struct yk_outfile file = {.fd = -1};
+    struct yk_buf text = {0};
+    yk_code rc = path != NULL ? yk_outfile_open(&file, path, e) : YK_OK;
+    if (rc != YK_OK)
+        return rc;
+    yk_buf_text(&text, "row,label");
+    for (uint32_t c = 0; c < classes; c++)
+        yk_buf_format(&text, ",p%u", c);
+    yk_buf_text(&text, "\n");
+    for (uint32_t i = 0; i <= rows && rc == YK_OK; i++) {
+        const float *p = prob + (size_t)i * classes;
+        if (i < rows) {
+            uint32_t best = 0;
+            for (uint32_t c = 1; c < classes; c++)
+                best = p[c] > p[best] ? c : best;
+            yk_buf_format(&text, "%u,%u", i, best);
+            for (uint32_t c = 0; c < classes; c++)
+                yk_buf_format(&text, ",%.6g", (double)p[c]);
+            yk_buf_text(&text, "\n");
+        }
+        if (text.failed)
+            rc = yk_fail_memory(e, text.len);
+        else if ((i == rows || text.len >= CHUNK) && path != NULL)
+            rc = yk_outfile_write(&file, text.data, text.len, e);
+        else if ((i == rows || text.len >= CHUNK) && fwrite(text.data, 1, text.len, stdout) != text.len)
+            rc = yk_fail_errno(e, YK_FAILED, "cannot write to standard output");
+        if (i == rows || text.len >= CHUNK)
+            yk_buf_clear(&text);
+    }
+    yk_buf_release(&text);
+    if (path != NULL && rc == YK_OK)
+        return yk_outfile_commit(&file, e);
+    if (path != NULL)
+        yk_outfile_abort(&file);
+    return rc;
+}
+
+static yk_code run(struct call *call, struct yk_error *e)
+{
+    const struct yk_options *o = &call->config->o;
+    struct yk_trained t = {0};
+    struct yk_dataset set = {0};
+    struct yk_score score;
+    float *prob = NULL;
+    if (call->words == 0)
+        return yk_fail(e, YK_USAGE, "which run? for example: yoke predict runs/latest --data mnist");
+    yk_code rc = yk_trained_open(&t, call->word[0], o->threads > 0 ? (unsigned)o->threads : yk_cpus(), o->isa, NULL, NULL, e);
+    if (rc != YK_OK)
+        return rc;
+    const char *data = o->test_data != NULL ? o->test_data : o->data != NULL ? o->data : t.data;
+    rc = yk_data_open_test(data, &set, e);
+    if (rc == YK_OK)
+        rc = yk_trained_fits(&t, &set, e);
+    size_t bytes = sizeof(float) * set.rows * t.shape.classes;
+    if (rc == YK_OK && (prob = malloc(bytes + 1)) == NULL)
+        rc = yk_fail_memory(e, bytes);
+    if (rc == YK_OK)
+        rc = yk_trained_score(&t, &set, &score, prob, e);
+    if (rc == YK_OK)
+        rc = write_csv(o->output, prob, set.rows, t.shape.classes, e);
+    if (rc == YK_OK && o->output != NULL && !o->quiet)
+        fprintf(stderr, "yoke: %u predictions in '%s'\n", set.rows, o->output);
+    free(prob);
+    yk_dataset_release(&set);
+    yk_trained_close(&t);
+    return rc;
+}
+
+const struct verb verb_predict = {
+    .name = "predict",
+    .args = "RUN|FILE [--data DATA] [-o FILE]",
+    .summary = "labels and class probabilities as CSV",
+    .details = "Writes one line per example of the test part of DATA (default: the data it was\n"
+               "trained on): row, the most likely label, and the probability of every class.",
+    .examples = "yoke predict runs/latest -o predictions.csv\n"
+                "yoke predict runs/latest --data digits/t10k-images-idx3-ubyte | head",
+    .most = 1,
+    .run = run,
+};

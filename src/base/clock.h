@@ -1,0 +1,22 @@
+/* clock.h - time that only goes forward, in seconds. */
+#ifndef YK_BASE_CLOCK_H
+#define YK_BASE_CLOCK_H
+
+#include <time.h>
+
+static inline double yk_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Seconds since 1970, for what leaves the process (event files, logs). */
+static inline double yk_wall(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+#endif

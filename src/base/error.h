@@ -1,0 +1,42 @@
+/* error.h - errors as values: what went wrong, with what, and what to do about it.
+ *
+ * A function that can fail returns a yk_code and takes a `struct yk_error *` as its last argument, which may be NULL. The
+ * code is also the exit status of the program (only cmd/ exits). The text is one sentence, lowercase, cause first, subject
+ * in quotes; the hint, where the cure is known, is a second one:
+ *
+ *     yoke: cannot open 'train.svm': no such file or directory
+ *     hint: 'yoke data fetch mnist' downloads the default data
+ *
+ * THREADS: a struct yk_error belongs to its caller; nothing here is shared. */
+#ifndef YK_BASE_ERROR_H
+#define YK_BASE_ERROR_H
+
+#include <stddef.h>
+
+typedef enum yk_code {
+    YK_OK = 0,
+    YK_FAILED = 1, /* the machine said no: disk full, no memory, a command that failed */
+    YK_USAGE = 2,  /* the user asked for something impossible: options, configuration */
+    YK_DATA = 3,   /* a file is missing, unreadable or malformed */
+    YK_LOST = 4,   /* a rank was lost beyond recovery */
+} yk_code;
+
+struct yk_error {
+    yk_code code;
+    char text[512]; /* the sentence, without the leading "yoke: " and without a full stop */
+    char hint[384]; /* "" if there is none */
+};
+
+/* Fill `e` (if not NULL) and return `code`, so that `return yk_fail(e, YK_DATA, "...", path);` is one line. Clears the hint. */
+yk_code yk_fail(struct yk_error *e, yk_code code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* As yk_fail, followed by ": " and the lowercase text of the current errno. */
+yk_code yk_fail_errno(struct yk_error *e, yk_code code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* Add a hint to the error that was just filled. */
+void yk_hint(struct yk_error *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* yk_fail for an allocation of `bytes` that did not succeed. */
+yk_code yk_fail_memory(struct yk_error *e, size_t bytes);
+
+#endif

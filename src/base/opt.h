@@ -1,0 +1,98 @@
+/* opt.h - options as data.
+ *
+ * One table describes every option: name, type, default, range, help, the verbs that take it and the field it fills. The
+ * command line, configuration files, --help, the man page, shell completion and the config.json of a run all come from it.
+ * This file is the mechanism; the table itself is train/options.c.
+ *
+ * A value remembers its *origin*, and a weaker origin never overwrites a stronger one, so the order in which sources are
+ * read does not matter: built in < the model's own < user's ini < ./yoke.ini < --config FILE < a resumed run < command line. */
+#ifndef YK_BASE_OPT_H
+#define YK_BASE_OPT_H
+
+#include "base/error.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum yk_opt_type {
+    YK_OPT_FLAG,   /* bool */
+    YK_OPT_INT,    /* int64_t */
+    YK_OPT_REAL,   /* double */
+    YK_OPT_TEXT,   /* char *, NULL while unset */
+    YK_OPT_CHOICE, /* char *, one of `choices` */
+    YK_OPT_EVERY,  /* struct yk_every: 100, 20000ex or 30s */
+};
+
+struct yk_every {
+    enum { YK_NEVER, YK_STEPS, YK_EXAMPLES, YK_SECONDS } unit;
+    double amount;
+};
+
+enum yk_origin { YK_BUILT_IN, YK_FROM_MODEL, YK_USER_INI, YK_LOCAL_INI, YK_CONFIG_FILE, YK_RESUMED, YK_COMMAND_LINE };
+
+enum {
+    YK_OPT_ON_RESUME = 1, /* may be changed when a run is resumed */
+    YK_OPT_TRANSIENT = 2, /* about this call, not about the run: not saved in config.json, not read from it */
+    YK_OPT_SHARED = 4
+}; /* a result does not depend on it, or it is common to all verbs: listed last in help */
+
+struct yk_opt {
+    const char *name; /* without the dashes */
+    char letter;      /* 'o' for -o; 0 for none */
+    enum yk_opt_type type;
+    uint32_t verbs;      /* one bit per verb that takes it */
+    size_t field;        /* offset in the values struct */
+    const char *value;   /* default as a user would type it; NULL: unset (the model may have one) */
+    double min, max;     /* for INT and REAL (and amounts of EVERY) */
+    const char *choices; /* for CHOICE: "a|b|c" */
+    const char *meta;    /* what --help shows for the value: "N", "FILE" */
+    uint32_t flags;
+    const char *help; /* one line, lowercase, no full stop */
+};
+
+struct yk_opts {
+    const struct yk_opt *table;
+    size_t n;
+    void *values;           /* zeroed by yk_opts_init, then defaults */
+    enum yk_origin *origin; /* (n) */
+    bool *given;            /* (n) set by anything but the built-in default */
+};
+
+yk_code yk_opts_init(struct yk_opts *o, const struct yk_opt *table, size_t n, void *values, struct yk_error *e);
+void yk_opts_release(struct yk_opts *o); /* frees the texts in `values` too */
+yk_code yk_opts_copy(struct yk_opts *to, void *values, const struct yk_opts *from, struct yk_error *e);
+
+/* Set one option from text, checking type and range; `name` without dashes. An unknown name is YK_USAGE with a suggestion. */
+yk_code yk_opts_set(struct yk_opts *o, const char *name, const char *text, enum yk_origin origin, struct yk_error *e);
+
+bool yk_opts_given(const struct yk_opts *o, const char *name);
+
+/* The arguments after the verb. Words that are no options go to `words` (at most `max`). */
+yk_code yk_opts_args(struct yk_opts *o, uint32_t verb, const char *verb_name, int argc, char *const *argv, const char **words,
+                     size_t max, size_t *n, struct yk_error *e);
+
+/* A configuration file: `key = value`; [verb] sections hold for that verb, what stands before any section for all.
+ * `verb_of` maps a section's name to its bit (0: no such verb). YK_USAGE names file and line. */
+yk_code yk_opts_ini(struct yk_opts *o, const char *path, uint32_t verb, uint32_t (*verb_of)(const char *name),
+                    enum yk_origin origin, struct yk_error *e);
+yk_code yk_opts_ini_text(struct yk_opts *o, const char *text, const char *what, uint32_t verb,
+                         uint32_t (*verb_of)(const char *name), enum yk_origin origin, struct yk_error *e);
+
+/* Everything a run should remember, and back. Values are JSON numbers, booleans and strings; unset ones are left out. */
+json_t *yk_opts_json(const struct yk_opts *o, uint32_t verb);
+yk_code yk_opts_load(struct yk_opts *o, const json_t *saved, const char *what, enum yk_origin origin, struct yk_error *e);
+
+/* The value as a user would type it ("" if unset). */
+void yk_opt_text(const struct yk_opts *o, size_t i, char *out, size_t cap);
+
+/* The word of `words` (`n` of them, `stride` bytes apart, each starting with a char *) nearest to `typed`, or NULL if none is near. */
+const char *yk_nearest(const char *typed, const void *words, size_t n, size_t stride);
+
+/* Does a|b|c hold `word`? */
+bool yk_choice_has(const char *choices, const char *word);
+
+yk_code yk_every_parse(const char *text, struct yk_every *out);
+
+#endif

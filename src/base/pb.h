@@ -1,0 +1,17 @@
+/* pb.h - protobuf wire format, the part TensorBoard events and tf.train.Example need.
+ * Writing appends to a yk_buf; nested messages are built in a buffer of their own and added with yk_pb_bytes. */
+#ifndef YK_BASE_PB_H
+#define YK_BASE_PB_H
+
+#include "base/buf.h"
+
+#include <stdint.h>
+
+void yk_pb_varint(struct yk_buf *b, unsigned field, uint64_t v);
+void yk_pb_double(struct yk_buf *b, unsigned field, double v);
+void yk_pb_float(struct yk_buf *b, unsigned field, float v);
+void yk_pb_bytes(struct yk_buf *b, unsigned field, const void *bytes, size_t n);
+void yk_pb_text(struct yk_buf *b, unsigned field, const char *text);
+void yk_pb_message(struct yk_buf *b, unsigned field, const struct yk_buf *inner);
+
+#endif

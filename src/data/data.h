@@ -1,0 +1,78 @@
+/* data.h - from files to batches.
+ *
+ * A *format* knows how to open one kind of file; a *dataset* is labelled examples in memory; a *source* deals them out as
+ * shuffled batches. A batch does not copy: it names rows of its dataset, and says which rows come next so that a kernel can
+ * fetch them ahead of time.
+ *
+ * Memory: a dataset holds its examples once, 8 bits a pixel as in the file; a source adds 4 bytes a row. */
+#ifndef YK_DATA_DATA_H
+#define YK_DATA_DATA_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { YK_ROW_SLACK = 64 }; /* readable bytes after the last row, so that kernels may load whole vectors */
+
+struct yk_dataset {
+    char name[64];     /* "mnist", or the last part of the path */
+    char split[8];     /* "train" or "test" */
+    uint32_t rows;     /* examples */
+    uint32_t features; /* pixels a row */
+    uint32_t classes;  /* labels are 0 .. classes-1 */
+    uint32_t shape[3]; /* height, width, channels; features = their product */
+    uint8_t *pixels;   /* (rows, features), 64-byte aligned, YK_ROW_SLACK readable zero bytes after the end */
+    uint8_t *labels;   /* (rows) */
+    float scale;       /* what a model multiplies a pixel with: 1/255 */
+    uint64_t xxh3;     /* of pixels and labels, so that a resumed run can tell other data */
+};
+
+/* What `--data` names: "mnist", "fashion-mnist", a folder with the four IDX files (plain or .gz), or one images file whose
+ * labels lie beside it (...-images-idx3-ubyte and ...-labels-idx1-ubyte). Fetches "mnist" if it is not cached yet.
+ * A missing, unreadable or malformed file is YK_DATA. On success the caller owns both; a set without a test part leaves
+ * test->rows == 0. `test` may be NULL if only the training part is wanted. */
+yk_code yk_data_open(const char *what, struct yk_dataset *train, struct yk_dataset *test, struct yk_error *e);
+
+/* The test part alone: the t10k files of a folder, or the one images file. */
+yk_code yk_data_open_test(const char *what, struct yk_dataset *test, struct yk_error *e);
+
+void yk_dataset_release(struct yk_dataset *d);
+
+/* The rows of one step. Everything points into the source or its dataset and is valid until the next call. */
+struct yk_batch {
+    const struct yk_dataset *set;
+    uint32_t n;            /* examples in this batch; the last one of an epoch may be smaller */
+    const uint32_t *row;   /* (n) which rows of the set */
+    uint32_t n_ahead;      /* how many of the rows after these are known already (0 at the end of an epoch) */
+    const uint32_t *ahead; /* (n_ahead) their numbers, worth prefetching; at most as many as n */
+    uint64_t epoch;        /* 0 for the first */
+};
+
+/* Where a source stands: what a checkpoint needs to go on with the very next batch. */
+struct yk_cursor {
+    uint64_t epoch; /* epochs finished */
+    uint64_t at;    /* examples dealt in the current one; == rows means the epoch is over */
+};
+
+struct yk_source {
+    const struct yk_dataset *set;
+    uint32_t *order; /* (rows) the current epoch's permutation, keyed by (seed, epoch) */
+    uint32_t batch;  /* examples a step */
+    uint64_t seed;
+    bool shuffle; /* false: rows in file order (evaluation) */
+    struct yk_cursor cursor;
+};
+
+yk_code yk_source_init(struct yk_source *s, const struct yk_dataset *set, uint32_t batch, uint64_t seed, bool shuffle,
+                       struct yk_error *e);
+void yk_source_release(struct yk_source *s);
+
+/* The next batch; the last of an epoch holds what is left, then the next epoch begins. Never fails and never ends. */
+void yk_source_next(struct yk_source *s, struct yk_batch *out);
+
+/* Go to where `c` says (YK_DATA if it lies outside the set). */
+yk_code yk_source_seek(struct yk_source *s, struct yk_cursor c, struct yk_error *e);
+
+#endif

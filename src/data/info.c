@@ -1,0 +1,91 @@
+/* info.c - see info.h. A file goes to the format that recognises its first bytes, gunzipped, whatever its name; a folder or a
+ * data set's name is opened as training would open it, so what is described is what would be trained on. */
+#include "data/info.h"
+
+#include "base/file.h"
+#include "data/data.h"
+#include "data/fetch.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <zlib.h>
+
+#define COLLECT_FORMAT(name) &yk_format_##name,
+static const struct yk_format_ops *const formats[] = {YK_FORMATS(COLLECT_FORMAT)};
+#undef COLLECT_FORMAT
+
+enum { N_FORMATS = sizeof formats / sizeof *formats };
+
+static void describe_part(const struct yk_dataset *d, struct yk_buf *out)
+{
+    char size[24];
+    yk_size_text((uint64_t)d->rows * ((uint64_t)d->features + 1), size);
+    yk_buf_format(out, "  %-5s  %10u rows of %ux%ux%u, %s, xxh3 %016llx\n", d->split, d->rows, d->shape[0], d->shape[1],
+                  d->shape[2], size, (unsigned long long)d->xxh3);
+}
+
+static void count_labels(const struct yk_dataset *d, uint32_t count[256])
+{
+    memset(count, 0, 256 * sizeof *count);
+    for (uint32_t i = 0; i < d->rows; i++)
+        count[d->labels[i]]++;
+}
+
+static yk_code describe_dataset(const char *what, struct yk_buf *out, struct yk_error *e)
+{
+    struct yk_dataset train, test;
+    uint32_t in_train[256], in_test[256];
+    char size[24];
+    yk_code rc = yk_data_open(what, &train, &test, e);
+    if (rc != YK_OK)
+        return rc;
+    yk_size_text((uint64_t)train.rows * (train.features + 1ull) + (uint64_t)test.rows * (test.features + 1ull), size);
+    yk_buf_format(out, "%s: %llu labelled images, %u classes, %s in memory\n", train.name,
+                  (unsigned long long)train.rows + test.rows, train.classes, size);
+    describe_part(&train, out);
+    if (test.rows > 0)
+        describe_part(&test, out);
+    count_labels(&train, in_train);
+    count_labels(&test, in_test);
+    yk_buf_format(out, "  class       train   share%s\n", test.rows > 0 ? "        test   share" : "");
+    for (uint32_t c = 0; c < train.classes; c++) {
+        yk_buf_format(out, "  %5u  %10u  %4.1f %%", c, in_train[c], 100.0 * in_train[c] / train.rows);
+        if (test.rows > 0)
+            yk_buf_format(out, "  %10u  %4.1f %%", in_test[c], 100.0 * in_test[c] / test.rows);
+        yk_buf_text(out, "\n");
+    }
+    yk_dataset_release(&train);
+    yk_dataset_release(&test);
+    return YK_OK;
+}
+
+static yk_code describe_file(const char *path, struct yk_buf *out, struct yk_error *e)
+{
+    uint8_t head[YK_SNIFF_BYTES];
+    gzFile f = gzopen(path, "rbe"); /* reads plain files as they are */
+    if (f == NULL)
+        return yk_fail_errno(e, YK_DATA, "cannot open '%s'", path);
+    int n = gzread(f, head, sizeof head);
+    gzclose(f);
+    char expected[384] = "";
+    for (size_t i = 0, len = 0; i < N_FORMATS; i++, len = strlen(expected)) {
+        if (n > 0 && formats[i]->sniff(head, (size_t)n))
+            return formats[i]->describe(path, out, e);
+        snprintf(expected + len, sizeof expected - len, "%s%s", len > 0 ? ", " : "", formats[i]->what);
+    }
+    return yk_fail(e, YK_DATA, "'%s' is in no format yoke can read: expected %s", path, expected);
+}
+
+yk_code yk_data_info(const char *path, struct yk_buf *out, struct yk_error *e)
+{
+    struct stat st;
+    yk_code rc;
+    if (yk_fetch_knows(path) || stat(path, &st) != 0 || S_ISDIR(st.st_mode))
+        rc = describe_dataset(path, out, e); /* also says best why there is no such file */
+    else if (!S_ISREG(st.st_mode))
+        rc = yk_fail(e, YK_DATA, "'%s' is neither a file nor a folder", path);
+    else
+        rc = describe_file(path, out, e);
+    return rc == YK_OK && out->failed ? yk_fail_memory(e, out->len) : rc;
+}

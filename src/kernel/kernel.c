@@ -1,0 +1,65 @@
+/* kernel.c - which instruction sets there are, and which of them this CPU can run; see kernel.h.
+ * A new set is one word in SETS and one line of flags in the Makefile. */
+#include "kernel/kernel.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+extern const struct yk_kernels yk_kernels_plain;
+
+#if defined(__x86_64__)
+extern const struct yk_kernels yk_kernels_avx2, yk_kernels_avx512;
+
+static bool can_avx2(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+           __builtin_cpu_supports("bmi2");
+}
+
+static bool can_avx512(void)
+{
+    return can_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+#endif
+
+static bool can_plain(void)
+{
+    return true;
+}
+
+static const struct {
+    const struct yk_kernels *kernels;
+    bool (*can)(void);
+} SETS[] = {
+    {&yk_kernels_plain, can_plain},
+#if defined(__x86_64__)
+    {&yk_kernels_avx2, can_avx2},
+    {&yk_kernels_avx512, can_avx512},
+#endif
+};
+
+const struct yk_kernels *yk_kernels_at(unsigned i)
+{
+    for (size_t k = 0; k < sizeof SETS / sizeof SETS[0]; k++)
+        if (SETS[k].can() && i-- == 0)
+            return SETS[k].kernels;
+    return NULL;
+}
+
+yk_code yk_kernels_pick(const char *name, const struct yk_kernels **out, struct yk_error *e)
+{
+    const struct yk_kernels *best = NULL;
+    for (unsigned i = 0; yk_kernels_at(i) != NULL; i++) {
+        best = yk_kernels_at(i);
+        if (strcmp(best->name, name) == 0)
+            break;
+    }
+    if (strcmp(name, "auto") != 0 && strcmp(best->name, name) != 0) {
+        yk_fail(e, YK_USAGE, "--isa: this CPU cannot run '%s'", name);
+        yk_hint(e, "the best it can run is '%s'; 'auto' picks that", best->name);
+        return YK_USAGE;
+    }
+    *out = best;
+    return YK_OK;
+}

@@ -1,0 +1,53 @@
+/* kernel.h - the hot loops, one set per instruction set, chosen when a model is opened.
+ *
+ * Each *_isa.c file is compiled once per instruction set (plain C, AVX2 + FMA, AVX-512) from one source written with the
+ * compiler's vector types; kernel.c asks the CPU and hands out the best table. The plain set needs nothing beyond the base
+ * architecture, so the same file is what runs on aarch64. Results are the same in bits for one instruction set, and agree to
+ * rounding between them. */
+#ifndef YK_KERNEL_KERNEL_H
+#define YK_KERNEL_KERNEL_H
+
+#include "base/error.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { YK_TILE = 64 }; /* examples that a softmax kernel carries through its phases together */
+
+/* One pass of softmax regression over rows of 8-bit pixels:
+ *     z = scale * x W^T + b,   p = softmax(z),   loss = sum_i -log p[i][label_i]
+ * and, if `grad_weight` is set, the gradients of that *sum*: dz = p - onehot, dW = scale * dz^T x, db = sum dz. */
+struct yk_softmax_pass {
+    uint32_t features;     /* any; multiples of 8 are fastest */
+    uint32_t classes;      /* 2 .. 256 */
+    const uint8_t *pixels; /* (rows, features), readable 8 bytes past the end */
+    const uint8_t *labels; /* (rows) */
+    float scale;
+    const uint32_t *row; /* (n) which rows */
+    uint32_t n;
+    const uint32_t *ahead; /* (n_ahead) rows to prefetch for the next pass */
+    uint32_t n_ahead;
+    const float *weight; /* (classes, features) */
+    const float *bias;   /* (classes) */
+    float *grad_weight;  /* (classes, features) overwritten; NULL: forward only */
+    float *grad_bias;    /* (classes) overwritten */
+    float *prob;         /* (n, classes) overwritten; NULL: not wanted */
+    void *scratch;       /* yk_softmax_scratch(features, classes) bytes, 64-byte aligned, private to the thread */
+    double loss;         /* out: summed over the n rows */
+    uint32_t correct;    /* out, forward only: rows whose first largest z is the label's */
+};
+
+size_t yk_softmax_scratch(uint32_t features, uint32_t classes);
+
+struct yk_kernels {
+    const char *name;
+    void (*softmax)(struct yk_softmax_pass *p);
+};
+
+/* "auto" or the name of a set. YK_USAGE if there is none of that name or this CPU cannot run it. */
+yk_code yk_kernels_pick(const char *name, const struct yk_kernels **out, struct yk_error *e);
+
+/* The i-th set that this CPU can run, best last; NULL past the end. Tests and benchmarks walk it. */
+const struct yk_kernels *yk_kernels_at(unsigned i);
+
+#endif

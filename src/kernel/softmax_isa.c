@@ -1,0 +1,418 @@
+/* softmax_isa.c - softmax regression over 8-bit pixels, most of which are zero. Compiled once per instruction set.
+ *
+ * Four fifths of a digit's pixels are zero, so a dense matrix product wastes four fifths of its work, and a list of the
+ * non-zero pixels wastes as much on building and walking the list. The middle way: a row is cut into *blocks* of 8 pixels,
+ * one vector; a bit mask per row says which blocks hold anything (36 of 98 on MNIST), and only those are touched.
+ *
+ *     x        98 blocks of 8 pixels, mask 0011..   W  (classes, features)
+ *     forward  for a row, over its blocks:          z[c]          += x[block] * W[c][block]     8 lanes, added up at the end
+ *     backward for a block, over the rows that      dW[c][block]  += x[block] * dz[row][c]      in registers, stored once
+ *              have it (the masks, transposed):
+ *
+ * Rows go through in tiles of YK_TILE = 64, so that transposing the masks is a 64 x 64 bit matrix and a block's rows are one word.
+ * Forward walks the pixels in strips short enough that the strip of W stays in the first-level cache while all rows of the tile
+ * pass by; the blocks of W that any row needs are first copied to (block, class, 8) order, where every address is a constant away
+ * from the next. Classes are taken GROUP at a time, as many accumulators as the registers hold. The rows of the *next* tile or
+ * batch are prefetched one by one during forward, since shuffled rows are always cold.
+ *
+ * LIMITS: z, and so the loss, is in float; the loss of a tile is summed in double as log of a product (64 factors <= 256 fit). */
+#include "kernel/kernel.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+#if !defined(YK_ISA_plain)
+#include <immintrin.h>
+#endif
+
+#define JOIN_(a, b) a##b
+#define JOIN(a, b) JOIN_(a, b)
+#define TEXT_(a) #a
+#define TEXT(a) TEXT_(a)
+
+#if defined(YK_ISA_plain)
+enum { GROUP = 5 }; /* 10 vectors of 4 lanes in 16 registers */
+#else
+enum { GROUP = 10 };
+#endif
+enum { BLOCK = 8, STRIP_MOST = 56, LANES = 16 }; /* a strip: at most so many blocks; 56 * 10 classes * 32 bytes = 18 kB */
+
+typedef float vec __attribute__((vector_size(4 * BLOCK)));
+typedef float vec_u __attribute__((vector_size(4 * BLOCK), aligned(4)));
+typedef uint8_t bytes_u __attribute__((vector_size(BLOCK), aligned(1)));
+typedef float wide __attribute__((vector_size(4 * LANES)));
+typedef int32_t wide_i __attribute__((vector_size(4 * LANES)));
+typedef float half __attribute__((vector_size(2 * LANES)));
+typedef float quad __attribute__((vector_size(16)));
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* What a thread needs besides the parameters. */
+struct scratch {
+    float *z;         /* (YK_TILE, pad) logits, then probabilities, then their gradients */
+    float *packed;    /* (blocks, classes, BLOCK) the blocks of W that were needed so far */
+    uint64_t *mask;   /* (strips, 64) bit k of row i: block k of the strip is not all zero */
+    uint64_t *column; /* (strips, 64) the same transposed: bit i of block k */
+    uint64_t *ready;  /* (strips) bit k: block k of the strip is in `packed` */
+    uint32_t pad;     /* classes rounded up to LANES */
+    uint32_t blocks;  /* whole blocks; the features % BLOCK pixels behind them are done one by one */
+    uint32_t strips;
+    uint32_t strip; /* blocks in a strip, but for the last */
+};
+
+static struct scratch carve(uint32_t features, uint32_t classes, void *memory, size_t *size)
+{
+    struct scratch s = {.pad = (classes + LANES - 1) / LANES * LANES, .blocks = features / BLOCK};
+    s.strips = (s.blocks + STRIP_MOST - 1) / STRIP_MOST;
+    s.strip = s.strips > 0 ? (s.blocks + s.strips - 1) / s.strips : 0;
+    const size_t bytes[] = {sizeof(float) * YK_TILE * s.pad, sizeof(float) * s.blocks * classes * BLOCK,
+                            sizeof(uint64_t) * 64 * s.strips, sizeof(uint64_t) * 64 * s.strips, sizeof(uint64_t) * s.strips};
+    void *part[5];
+    size_t at = 0;
+    for (int i = 0; i < 5; i++) {
+        part[i] = memory == NULL ? NULL : (char *)memory + at;
+        at += (bytes[i] + 63) / 64 * 64;
+    }
+    s.z = part[0];
+    s.packed = part[1];
+    s.mask = part[2];
+    s.column = part[3];
+    s.ready = part[4];
+    if (size != NULL)
+        *size = at;
+    return s;
+}
+
+INLINE uint32_t blocks_of(const struct scratch *s, uint32_t strip)
+{
+    uint32_t left = s->blocks - strip * s->strip;
+    return left < s->strip ? left : s->strip;
+}
+
+#if defined(YK_ISA_plain)
+size_t yk_softmax_scratch(uint32_t features, uint32_t classes)
+{
+    size_t size;
+    carve(features, classes, NULL, &size);
+    return size;
+}
+#endif
+
+/* Spelled out for AVX, where the compiler's own conversion of bytes takes the long way round. */
+INLINE vec load_pixels(const uint8_t *x)
+{
+#if defined(YK_ISA_plain)
+    return __builtin_convertvector(*(const bytes_u *)x, vec);
+#else
+    return (vec)_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)x)));
+#endif
+}
+
+INLINE float sum8(vec v)
+{
+    quad q = __builtin_shufflevector(v, v, 0, 1, 2, 3) + __builtin_shufflevector(v, v, 4, 5, 6, 7);
+    q += __builtin_shufflevector(q, q, 2, 3, 0, 1);
+    return q[0] + q[1];
+}
+
+INLINE float sum16(wide v)
+{
+    half h = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) + __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+    return sum8((vec)h);
+}
+
+/* Lane by lane: yes where the mask is all ones, no where it is zero. */
+INLINE wide choose(wide_i mask, wide yes, wide no)
+{
+    return (wide)((mask & (wide_i)yes) | (~mask & (wide_i)no));
+}
+
+INLINE wide larger(wide a, wide b)
+{
+    return choose(a > b, a, b);
+}
+
+INLINE float max16(wide v)
+{
+    v = larger(v, __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
+    v = larger(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11));
+    v = larger(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13));
+    return v[0] > v[1] ? v[0] : v[1];
+}
+
+/* e^x for x <= 0, to about 2 ulp: 2^n times a polynomial on [-ln2/2, ln2/2]. Below -87 the result is as good as zero; a NaN
+ * stays one, because the first line keeps the operand when the comparison fails. */
+INLINE wide exp16(wide x)
+{
+    x = choose(x < -87.0f, (wide){0} - 87.0f, x);
+    wide shifted = x * 1.44269504f + 12582912.0f; /* adding 1.5 * 2^23 rounds to an integer */
+    wide n = shifted - 12582912.0f;
+    wide r = x - n * 0.693359375f;
+    r = r + n * 2.12194440e-4f;
+    wide p = (wide){0} + 1.9875691e-4f;
+    p = p * r + 1.3981999e-3f;
+    p = p * r + 8.3334519e-3f;
+    p = p * r + 4.1665795e-2f;
+    p = p * r + 1.6666665e-1f;
+    p = p * r + 0.5f;
+    p = p * r * r + r + 1.0f;
+    wide_i power = ((wide_i)shifted - 0x4b400000 + 127) << 23;
+    return p * (wide)power;
+}
+
+/* Bit k of the result: block k of the strip, `blocks` <= 64 of them, holds a pixel that is not zero. */
+INLINE uint64_t nonzero_blocks(const uint8_t *x, uint32_t blocks)
+{
+    uint64_t mask = 0;
+    uint32_t k = 0;
+#if defined(YK_ISA_avx512)
+    for (; k + 8 <= blocks; k += 8) {
+        __m512i v = _mm512_loadu_si512(x + k * BLOCK);
+        mask |= (uint64_t)_mm512_test_epi64_mask(v, v) << k;
+    }
+#elif defined(YK_ISA_avx2)
+    for (; k + 4 <= blocks; k += 4) {
+        __m256i v = _mm256_loadu_si256((const void *)(x + k * BLOCK));
+        int zero = _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpeq_epi64(v, _mm256_setzero_si256())));
+        mask |= (uint64_t)(~zero & 15) << k;
+    }
+#endif
+    for (; k < blocks; k++) {
+        uint64_t v;
+        memcpy(&v, x + k * BLOCK, sizeof v);
+        mask |= (uint64_t)(v != 0) << k;
+    }
+    return mask;
+}
+
+/* Transpose a 64 x 64 bit matrix, bit 0 being the first column: swap ever smaller quarters. */
+static void transpose64(const uint64_t *in, uint64_t *out)
+{
+    memcpy(out, in, 64 * sizeof *out);
+    uint64_t low = 0x00000000ffffffff;
+    for (unsigned j = 32; j != 0; j >>= 1, low ^= low << j)
+        for (unsigned base = 0; base < 64; base += 2 * j)
+            for (unsigned k = base; k < base + j; k++) {
+                uint64_t t = ((out[k] >> j) ^ out[k + j]) & low;
+                out[k] ^= t << j;
+                out[k + j] ^= t;
+            }
+}
+
+/* z[0..count) += the blocks of one row that `mask` names, times their packed weights. */
+INLINE void forward_row(const uint8_t *x, uint64_t mask, const float *packed, size_t stride, float *z, const size_t count)
+{
+    vec acc[GROUP] = {{0}};
+    for (; mask != 0; mask &= mask - 1) {
+        size_t b = (size_t)__builtin_ctzll(mask);
+        const float *w = packed + b * stride;
+        vec v = load_pixels(x + b * BLOCK);
+#pragma GCC unroll 16
+        for (size_t c = 0; c < count; c++)
+            acc[c] += v * *(const vec *)(w + c * BLOCK);
+    }
+#pragma GCC unroll 16
+    for (size_t c = 0; c < count; c++)
+        z[c] += sum8(acc[c]);
+}
+
+/* dW[0..count)[block] (+)= sum over the rows of `rows` of x[row][block] * dz[row][c]. */
+INLINE void backward_block(const struct yk_softmax_pass *p, const uint32_t *row, uint64_t rows, size_t pixel, const float *dz,
+                           size_t pad, float *grad, bool fresh, const size_t count)
+{
+    size_t features = p->features;
+    vec acc[GROUP];
+#pragma GCC unroll 16
+    for (size_t c = 0; c < count; c++)
+        acc[c] = fresh ? (vec){0} : *(const vec_u *)(grad + c * features);
+    for (; rows != 0; rows &= rows - 1) {
+        size_t i = (size_t)__builtin_ctzll(rows);
+        const float *d = dz + i * pad;
+        vec v = load_pixels(p->pixels + row[i] * features + pixel);
+#pragma GCC unroll 16
+        for (size_t c = 0; c < count; c++)
+            acc[c] += v * d[c];
+    }
+#pragma GCC unroll 16
+    for (size_t c = 0; c < count; c++)
+        *(vec_u *)(grad + c * features) = acc[c];
+}
+
+/* The two inner loops with the number of classes as a constant, so that the accumulators are registers. They stay functions of
+ * their own: inlined into the loops around them, the compiler runs out of registers for addresses and keeps those in vectors. */
+#define SIZED(name, count)                                                                                                       \
+    static __attribute__((noinline)) void forward_##name(const uint8_t *x, uint64_t mask, const float *packed, size_t stride,    \
+                                                         float *z)                                                               \
+    {                                                                                                                            \
+        forward_row(x, mask, packed, stride, z, count);                                                                          \
+    }                                                                                                                            \
+    static __attribute__((noinline)) void backward_##name(const struct yk_softmax_pass *p, const uint32_t *row, uint64_t rows,   \
+                                                          size_t pixel, const float *dz, size_t pad, float *grad, bool fresh)    \
+    {                                                                                                                            \
+        backward_block(p, row, rows, pixel, dz, pad, grad, fresh, count);                                                        \
+    }
+SIZED(many, GROUP)
+SIZED(four, 4)
+SIZED(one, 1)
+
+static const struct group {
+    uint32_t count; /* classes done together */
+    void (*forward)(const uint8_t *x, uint64_t mask, const float *packed, size_t stride, float *z);
+    void (*backward)(const struct yk_softmax_pass *p, const uint32_t *row, uint64_t rows, size_t pixel, const float *dz,
+                     size_t pad, float *grad, bool fresh);
+} GROUPS[] = {{GROUP, forward_many, backward_many}, {4, forward_four, backward_four}, {1, forward_one, backward_one}};
+
+/* The largest group that `left` classes fill. */
+INLINE const struct group *group_for(uint32_t left)
+{
+    return left >= GROUP ? &GROUPS[0] : left >= 4 ? &GROUPS[1] : &GROUPS[2];
+}
+
+INLINE void prefetch_row(const struct yk_softmax_pass *p, uint32_t row)
+{
+    const uint8_t *x = p->pixels + (size_t)row * p->features;
+    for (uint32_t k = 0; k < p->features; k += 64)
+        __builtin_prefetch(x + k, 0, 2);
+}
+
+/* Copy the blocks of strip `t` that `need` names and that are not there yet to packed order. */
+static void pack_weights(const struct yk_softmax_pass *p, const struct scratch *s, uint32_t t, uint64_t need)
+{
+    need &= ~s->ready[t];
+    s->ready[t] |= need;
+    for (; need != 0; need &= need - 1) {
+        size_t block = (size_t)t * s->strip + (size_t)__builtin_ctzll(need);
+        const float *w = p->weight + block * BLOCK;
+        float *to = s->packed + block * p->classes * BLOCK;
+        for (size_t c = 0; c < p->classes; c++)
+            *(vec *)(to + c * BLOCK) = *(const vec_u *)(w + c * p->features);
+    }
+}
+
+static void forward(const struct yk_softmax_pass *p, const struct scratch *s, const uint32_t *row, uint32_t n,
+                    const uint32_t *ahead, uint32_t n_ahead)
+{
+    size_t features = p->features, stride = (size_t)p->classes * BLOCK;
+    memset(s->z, 0, sizeof(float) * n * s->pad);
+    for (uint32_t t = 0; t < s->strips; t++) {
+        uint64_t *mask = s->mask + t * 64, any = 0;
+        for (uint32_t i = 0; i < n; i++)
+            any |= mask[i] = nonzero_blocks(p->pixels + row[i] * features + t * s->strip * BLOCK, blocks_of(s, t));
+        pack_weights(p, s, t, any);
+        const float *packed = s->packed + t * s->strip * stride;
+        for (uint32_t i = 0; i < n; i++) {
+            const uint8_t *x = p->pixels + row[i] * features + t * s->strip * BLOCK;
+            if (t == 0 && i < n_ahead)
+                prefetch_row(p, ahead[i]);
+            const struct group *g;
+            for (uint32_t c = 0; c < p->classes; c += g->count) {
+                g = group_for(p->classes - c);
+                g->forward(x, mask[i], packed + c * BLOCK, stride, s->z + i * s->pad + c);
+            }
+        }
+    }
+    for (uint32_t q = s->blocks * BLOCK; q < features; q++)
+        for (uint32_t i = 0; i < n; i++)
+            for (uint32_t c = 0; c < p->classes; c++)
+                s->z[i * s->pad + c] += (float)p->pixels[row[i] * features + q] * p->weight[c * features + q];
+}
+
+/* z -> p, or (p - onehot) * scale where gradients are wanted; sums loss, hits and the bias gradient. */
+static void softmax_rows(struct yk_softmax_pass *p, const struct scratch *s, const uint32_t *row, uint32_t n, float *prob,
+                         const wide *bias, wide *grad_bias)
+{
+    const wide lowest = (wide){0} - INFINITY;
+    double product = 1, sum = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        wide *z = (wide *)(void *)(s->z + i * s->pad);
+        uint32_t label = p->labels[row[i]], parts = s->pad / LANES;
+        wide top = lowest;
+        for (uint32_t k = 0; k < parts; k++) {
+            z[k] = z[k] * p->scale + bias[k]; /* bias is -inf in the padding, so those lanes end as e^-inf = 0 */
+            top = larger(z[k], top);
+        }
+        float max = max16(top), own = ((float *)z)[label];
+        if (p->grad_weight == NULL) {
+            uint32_t c = 0;
+            while (c < p->classes && ((float *)z)[c] != max)
+                c++;
+            p->correct += c == label;
+        }
+        wide total = {0};
+        for (uint32_t k = 0; k < parts; k++) {
+            wide e = exp16(z[k] - max);
+            z[k] = choose(bias[k] == lowest, (wide){0}, e);
+            total += z[k];
+        }
+        float all = sum16(total);
+        product *= all;
+        sum += max - own;
+        float inverse = 1.0f / all;
+        for (uint32_t k = 0; k < parts; k++)
+            z[k] *= inverse;
+        if (prob != NULL)
+            memcpy(prob + (size_t)i * p->classes, z, sizeof(float) * p->classes);
+        if (p->grad_weight == NULL)
+            continue;
+        ((float *)z)[label] -= 1.0f;
+        for (uint32_t k = 0; k < parts; k++) {
+            grad_bias[k] += z[k];
+            z[k] *= p->scale;
+        }
+    }
+    p->loss += sum + log(product);
+}
+
+static void backward(const struct yk_softmax_pass *p, const struct scratch *s, const uint32_t *row, uint32_t n, bool fresh)
+{
+    size_t features = p->features;
+    for (uint32_t t = 0; t < s->strips; t++) {
+        memset(s->mask + t * 64 + n, 0, sizeof(uint64_t) * (64 - n));
+        transpose64(s->mask + t * 64, s->column + t * 64);
+        for (uint32_t b = 0; b < blocks_of(s, t); b++) {
+            uint64_t rows = s->column[t * 64 + b];
+            size_t pixel = ((size_t)t * s->strip + b) * BLOCK;
+            if (rows == 0 && !fresh)
+                continue;
+            const struct group *g;
+            for (uint32_t c = 0; c < p->classes; c += g->count) {
+                g = group_for(p->classes - c);
+                g->backward(p, row, rows, pixel, s->z + c, s->pad, p->grad_weight + c * features + pixel, fresh);
+            }
+        }
+    }
+    for (uint32_t q = s->blocks * BLOCK; q < features; q++)
+        for (uint32_t c = 0; c < p->classes; c++) {
+            float g = fresh ? 0 : p->grad_weight[c * features + q];
+            for (uint32_t i = 0; i < n; i++)
+                g += (float)p->pixels[row[i] * features + q] * s->z[i * s->pad + c];
+            p->grad_weight[c * features + q] = g;
+        }
+}
+
+static void softmax(struct yk_softmax_pass *p)
+{
+    struct scratch s = carve(p->features, p->classes, p->scratch, NULL);
+    _Alignas(64) float bias[256 + LANES], grad_bias[256 + LANES] = {0};
+    for (uint32_t c = 0; c < s.pad; c++)
+        bias[c] = c < p->classes ? p->bias[c] : -INFINITY;
+    memset(s.ready, 0, sizeof(uint64_t) * s.strips);
+    p->loss = 0;
+    p->correct = 0;
+    for (uint32_t at = 0; at < p->n; at += YK_TILE) {
+        uint32_t n = p->n - at < YK_TILE ? p->n - at : YK_TILE;
+        const uint32_t *row = p->row + at;
+        uint32_t left = p->n - at - n; /* rows of this pass still to come; after the last tile, the next batch's */
+        const uint32_t *ahead = left > 0 ? row + n : p->ahead;
+        uint32_t n_ahead = left > 0 ? left : p->n_ahead;
+        forward(p, &s, row, n, ahead, n_ahead < n ? n_ahead : n);
+        softmax_rows(p, &s, row, n, p->prob ? p->prob + (size_t)at * p->classes : NULL, (const wide *)(const void *)bias,
+                     (wide *)(void *)grad_bias);
+        if (p->grad_weight != NULL)
+            backward(p, &s, row, n, at == 0);
+    }
+    if (p->grad_weight != NULL)
+        memcpy(p->grad_bias, grad_bias, sizeof(float) * p->classes);
+}
+
+const struct yk_kernels JOIN(yk_kernels_, YK_ISA) = {.name = TEXT(YK_ISA), .softmax = softmax};

@@ -1,0 +1,203 @@
+/* run.c - makes, opens and locks run folders; see run.h.
+ *
+ * mkdir is the referee: it succeeds for exactly one of several processes that want the same name, so no number is used
+ * twice. The lock is an flock on the folder itself; the kernel drops it with the process, so a killed run can be resumed at
+ * once. runs/latest is a relative link that is replaced by rename, so it names a run at every moment.
+ * LIMITS: flock is per host on some network file systems; two hosts could then train in one folder. */
+#include "record/run.h"
+
+#include "base/json.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define RUNS "runs"
+#define LATEST RUNS "/latest"
+
+static yk_code take_lock(struct yk_run *r, struct yk_error *e)
+{
+    r->lock = open(r->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (r->lock < 0)
+        return yk_fail_errno(e, YK_FAILED, "cannot open the run folder '%s'", r->dir);
+    if (flock(r->lock, LOCK_EX | LOCK_NB) == 0)
+        return YK_OK;
+    yk_code rc = errno == EWOULDBLOCK ? yk_fail(e, YK_USAGE, "another process is training in '%s'", r->dir)
+                                      : yk_fail_errno(e, YK_FAILED, "cannot lock the run folder '%s'", r->dir);
+    yk_run_close(r);
+    return rc;
+}
+
+/* "models/big net.net" -> "big-net.net": part of a file name. */
+static void file_word(char out[64], const char *text)
+{
+    const char *slash = strrchr(text, '/');
+    snprintf(out, 64, "%s", slash != NULL ? slash + 1 : text);
+    for (char *p = out; *p != '\0'; p++)
+        if (!isalnum((unsigned char)*p) && *p != '.' && *p != '_')
+            *p = '-';
+}
+
+/* The link is a convenience: where it cannot be made, or the name is taken by something that is not a link, nothing happens. */
+static void point_latest(const char *name)
+{
+    char temp[YK_PATH_MAX];
+    struct stat st;
+    if (lstat(LATEST, &st) == 0 && !S_ISLNK(st.st_mode))
+        return;
+    if (yk_path(temp, NULL, "%s.tmp.%s", LATEST, name) != YK_OK) /* a run's name is its own, so the temporary one is too */
+        return;
+    unlink(temp); /* of a folder that was removed by hand after a kill */
+    if (symlink(name, temp) == 0 && rename(temp, LATEST) != 0)
+        unlink(temp);
+}
+
+static yk_code create_numbered(struct yk_run *r, const char *model, const char *mode, struct yk_error *e)
+{
+    char what[64], how[64], date[16];
+    time_t now = time(NULL);
+    struct tm local;
+    yk_code rc = yk_mkdirs(RUNS, e);
+    if (rc != YK_OK)
+        return rc;
+    file_word(what, model);
+    file_word(how, mode);
+    localtime_r(&now, &local);
+    strftime(date, sizeof date, "%Y%m%d", &local);
+    for (unsigned n = 1;; n++) {
+        if ((rc = yk_path(r->dir, e, RUNS "/%s-%s-%s-%u", what, how, date, n)) != YK_OK)
+            return rc;
+        if (mkdir(r->dir, 0777) == 0)
+            return YK_OK;
+        if (errno != EEXIST)
+            return yk_fail_errno(e, YK_FAILED, "cannot make the run folder '%s'", r->dir);
+    }
+}
+
+static yk_code create_named(struct yk_run *r, const char *dir, struct yk_error *e)
+{
+    yk_code rc = yk_path(r->dir, e, "%s", dir);
+    if (rc != YK_OK)
+        return rc;
+    char *slash = strrchr(r->dir, '/');
+    if (slash != NULL && slash != r->dir) {
+        *slash = '\0';
+        rc = yk_mkdirs(r->dir, e);
+        *slash = '/';
+        if (rc != YK_OK)
+            return rc;
+    }
+    if (mkdir(r->dir, 0777) == 0)
+        return YK_OK;
+    if (errno != EEXIST)
+        return yk_fail_errno(e, YK_FAILED, "cannot make the run folder '%s'", dir);
+    rc = yk_fail(e, YK_USAGE, "--run '%s' exists already; a run folder is never reused", dir);
+    yk_hint(e, "'--resume %s' continues the run in it; another --run starts a new one", dir);
+    return rc;
+}
+
+/* Without trailing slashes, which would hide a link and the last part of the path. */
+static yk_code tidy(char out[YK_PATH_MAX], const char *dir, struct yk_error *e)
+{
+    yk_code rc = yk_path(out, e, "%s", dir);
+    if (rc != YK_OK)
+        return rc;
+    for (size_t n = strlen(out); n > 1 && out[n - 1] == '/'; n--)
+        out[n - 1] = '\0';
+    return out[0] != '\0' ? YK_OK : yk_fail(e, YK_USAGE, "the name of the run folder is empty");
+}
+
+yk_code yk_run_create(struct yk_run *r, const char *dir, const char *model, const char *mode, struct yk_error *e)
+{
+    char name[YK_PATH_MAX];
+    *r = (struct yk_run){.lock = -1};
+    yk_code rc = dir != NULL ? tidy(name, dir, e) : YK_OK;
+    if (rc == YK_OK)
+        rc = dir != NULL ? create_named(r, name, e) : create_numbered(r, model, mode, e);
+    if (rc != YK_OK)
+        return rc;
+    if ((rc = take_lock(r, e)) != YK_OK) {
+        rmdir(r->dir);
+        return rc;
+    }
+    if (dir == NULL)
+        point_latest(r->dir + strlen(RUNS "/"));
+    return YK_OK;
+}
+
+/* runs/latest may point elsewhere tomorrow: a run keeps the name of the folder, not of the link. */
+static yk_code follow(char out[YK_PATH_MAX], const char *dir, struct yk_error *e)
+{
+    char target[YK_PATH_MAX];
+    ssize_t n = readlink(dir, target, sizeof target - 1);
+    if (n < 0)
+        return yk_path(out, e, "%s", dir);
+    target[n] = '\0';
+    const char *slash = strrchr(dir, '/');
+    int parent = target[0] == '/' || slash == NULL ? 0 : (int)(slash + 1 - dir);
+    return yk_path(out, e, "%.*s%s", parent, dir, target);
+}
+
+yk_code yk_run_open(struct yk_run *r, const char *dir, bool train, struct yk_error *e)
+{
+    char path[YK_PATH_MAX];
+    *r = (struct yk_run){.lock = -1};
+    yk_code rc = tidy(path, dir, e);
+    if (rc == YK_OK)
+        rc = follow(r->dir, path, e);
+    if (rc == YK_OK)
+        rc = yk_run_path(r, "config.json", path, e);
+    if (rc != YK_OK)
+        return rc;
+    if (!yk_is_dir(r->dir))
+        return yk_fail(e, YK_DATA, "there is no run folder '%s'", dir);
+    if (!yk_exists(path))
+        return yk_fail(e, YK_DATA, "'%s' is not a run folder: it has no config.json", dir);
+    return train ? take_lock(r, e) : YK_OK;
+}
+
+void yk_run_close(struct yk_run *r)
+{
+    if (r == NULL || r->dir[0] == '\0' || r->lock < 0) /* a zeroed struct has no name, and its lock would be stdin */
+        return;
+    close(r->lock);
+    r->lock = -1;
+}
+
+yk_code yk_run_path(const struct yk_run *r, const char *name, char out[YK_PATH_MAX], struct yk_error *e)
+{
+    return yk_path(out, e, "%s/%s", r->dir, name);
+}
+
+yk_code yk_run_save(const struct yk_run *r, const char *name, const json_t *value, struct yk_error *e)
+{
+    char path[YK_PATH_MAX];
+    yk_code rc = yk_run_path(r, name, path, e);
+    return rc == YK_OK ? yk_json_save(path, value, e) : rc;
+}
+
+yk_code yk_run_load(const struct yk_run *r, const char *name, json_t **value, struct yk_error *e)
+{
+    char path[YK_PATH_MAX];
+    yk_code rc = yk_run_path(r, name, path, e);
+    return rc == YK_OK ? yk_json_load(path, value, e) : rc;
+}
+
+yk_code yk_run_save_ranks(const struct yk_run *r, struct yk_error *e)
+{
+    char host[256] = "localhost";
+    gethostname(host, sizeof host - 1);
+    json_t *ranks =
+        json_pack("{s:[{s:i, s:s, s:s, s:i}]}", "ranks", "rank", 0, "role", "worker", "host", host, "pid", (int)getpid());
+    if (ranks == NULL)
+        return yk_fail_memory(e, 0);
+    yk_code rc = yk_run_save(r, "ranks.json", ranks, e);
+    json_decref(ranks);
+    return rc;
+}

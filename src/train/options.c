@@ -1,0 +1,158 @@
+/* options.c - the one table of options, and what reads it: configuration files, the model's defaults, checks across options.
+ * A default of NULL means the model has one, or that the option is off until it is given. */
+#include "train/options.h"
+
+#include "base/file.h"
+#include "optim/optim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TRAIN YK_VERB(train)
+#define MODEL_VERBS (YK_VERB(train) | YK_VERB(eval) | YK_VERB(predict))
+#define ALL (MODEL_VERBS | YK_VERB(export) | YK_VERB(data))
+#define AT(f) offsetof(struct yk_options, f)
+#define FEW 1e6
+#define OR_NAME(name) "|" #name
+#define OPTIMIZER_NAMES (&(YK_OPTIMIZERS(OR_NAME))[1]) /* "sgd|momentum|..." from the one list */
+#define MANY 9e15                                      /* integers up to here are exact in a double */
+
+const struct yk_opt yk_option_table[] = {
+    /* name, letter, type, verbs, field, default, min, max, choices, meta, flags, help */
+    {"data", 0, YK_OPT_TEXT, MODEL_VERBS, AT(data), NULL, 0, 0, NULL, "DATA", 0,
+     "mnist, fashion-mnist, a folder with IDX files or an images file"},
+    {"test-data", 0, YK_OPT_TEXT, MODEL_VERBS, AT(test_data), NULL, 0, 0, NULL, "DATA", 0,
+     "evaluate on this instead of the test part of --data"},
+    {"batch", 'b', YK_OPT_INT, TRAIN, AT(batch), NULL, 1, FEW, NULL, "N", 0, "examples a step"},
+    {"seed", 0, YK_OPT_INT, TRAIN, AT(seed), "1", 0, MANY, NULL, "N", 0, "for the shuffle and for starting values"},
+
+    {"optimizer", 0, YK_OPT_CHOICE, TRAIN, AT(optimizer), NULL, 0, 0, OPTIMIZER_NAMES, "NAME", 0,
+     "how gradients change parameters"},
+    {"lr", 0, YK_OPT_REAL, TRAIN, AT(lr), NULL, 1e-12, 1e6, NULL, "X", 0, "learning rate (default: the optimizer's own)"},
+    {"momentum", 0, YK_OPT_REAL, TRAIN, AT(momentum), "0.9", 0, 0.999999, NULL, "X", 0, "mu of momentum, beta1 of adam"},
+    {"beta2", 0, YK_OPT_REAL, TRAIN, AT(beta2), "0.999", 0, 0.999999, NULL, "X", 0, "decay of adam's second moment"},
+    {"eps", 0, YK_OPT_REAL, TRAIN, AT(eps), "1e-8", 1e-30, 1, NULL, "X", 0, "keeps adagrad and adam from dividing by zero"},
+    {"schedule", 0, YK_OPT_TEXT, TRAIN, AT(schedule), "constant", 0, 0, NULL, "SHAPE", 0,
+     "rate over steps: constant, staircase:RATE:STEPS, exponential:RATE:STEPS, cosine:STEPS[:LAST], warmup:STEPS,SHAPE"},
+
+    {"steps", 0, YK_OPT_INT, TRAIN, AT(steps), NULL, 1, MANY, NULL, "N", YK_OPT_ON_RESUME, "stop after N global steps"},
+    {"epochs", 0, YK_OPT_INT, TRAIN, AT(epochs), NULL, 1, MANY, NULL, "N", YK_OPT_ON_RESUME, "stop after N passes over the data"},
+    {"target-loss", 0, YK_OPT_REAL, TRAIN, AT(target_loss), NULL, 1e-12, 1e6, NULL, "X", YK_OPT_ON_RESUME,
+     "stop when the test loss is X or less"},
+    {"target-accuracy", 0, YK_OPT_REAL, TRAIN, AT(target_accuracy), NULL, 1e-6, 1, NULL, "X", YK_OPT_ON_RESUME,
+     "stop when the test accuracy is X or more (a fraction)"},
+    {"max-seconds", 0, YK_OPT_REAL, TRAIN, AT(max_seconds), NULL, 1e-3, 1e9, NULL, "X", YK_OPT_ON_RESUME,
+     "stop after X seconds of training"},
+
+    {"eval-every", 0, YK_OPT_EVERY, TRAIN, AT(eval_every), "100", 0, 0, NULL, "N", YK_OPT_ON_RESUME,
+     "evaluate every N steps, Nex examples or Ns seconds"},
+    {"checkpoint-every", 0, YK_OPT_EVERY, TRAIN, AT(checkpoint_every), "10s", 0, 0, NULL, "N", YK_OPT_ON_RESUME,
+     "save every N steps, Nex examples or Ns seconds (and at the end)"},
+    {"keep", 0, YK_OPT_INT, TRAIN, AT(keep), "3", 1, 1e6, NULL, "N", YK_OPT_ON_RESUME, "checkpoints to keep"},
+    {"run", 0, YK_OPT_TEXT, TRAIN, AT(run), NULL, 0, 0, NULL, "DIR", YK_OPT_TRANSIENT,
+     "the run's folder (default: a new one below runs/)"},
+    {"resume", 0, YK_OPT_TEXT, TRAIN, AT(resume), NULL, 0, 0, NULL, "RUN", YK_OPT_TRANSIENT,
+     "go on with RUN, in RUN, from its last checkpoint"},
+
+    {"threads", 't', YK_OPT_INT, MODEL_VERBS, AT(threads), NULL, 1, 256, NULL, "N", YK_OPT_ON_RESUME,
+     "compute threads (default: one per core)"},
+    {"isa", 0, YK_OPT_CHOICE, MODEL_VERBS, AT(isa), "auto", 0, 0, "auto|plain|avx2|avx512", "NAME", YK_OPT_ON_RESUME,
+     "instruction set; the same one gives the same bits on other machines"},
+
+    {"output", 'o', YK_OPT_TEXT, YK_VERB(predict) | YK_VERB(export), AT(output), NULL, 0, 0, NULL, "FILE", YK_OPT_TRANSIENT,
+     "where to write (predict: standard output if left out)"},
+    {"to", 0, YK_OPT_CHOICE, YK_VERB(export), AT(to), "npz", 0, 0, "npz", "FORMAT", YK_OPT_TRANSIENT, "what to write"},
+    {"mirror", 0, YK_OPT_TEXT, YK_VERB(data), AT(mirror), NULL, 0, 0, NULL, "URL", 0,
+     "fetch from URL/<file>.gz and from nowhere else"},
+    {"man", 0, YK_OPT_FLAG, YK_VERB(help), AT(man), NULL, 0, 0, NULL, "", YK_OPT_TRANSIENT, "print the manual page (roff)"},
+    {"completion", 0, YK_OPT_CHOICE, YK_VERB(help), AT(completion), NULL, 0, 0, "bash|zsh|fish", "SHELL", YK_OPT_TRANSIENT,
+     "print the completion script of a shell"},
+
+    {"config", 0, YK_OPT_TEXT, ALL, AT(config), NULL, 0, 0, NULL, "FILE", YK_OPT_TRANSIENT | YK_OPT_SHARED,
+     "read options from FILE too, over ./yoke.ini"},
+    {"json", 0, YK_OPT_FLAG, MODEL_VERBS | YK_VERB(data), AT(json), NULL, 0, 0, NULL, "", YK_OPT_TRANSIENT | YK_OPT_SHARED,
+     "print the result as one JSON object"},
+    {"quiet", 'q', YK_OPT_FLAG, ALL, AT(quiet), NULL, 0, 0, NULL, "", YK_OPT_TRANSIENT | YK_OPT_SHARED,
+     "no progress, only warnings and the result"},
+    {"verbose", 'v', YK_OPT_FLAG, ALL, AT(verbose), NULL, 0, 0, NULL, "", YK_OPT_TRANSIENT | YK_OPT_SHARED, "say more"},
+    {"dry-run", 0, YK_OPT_FLAG, TRAIN, AT(dry_run), NULL, 0, 0, NULL, "", YK_OPT_TRANSIENT | YK_OPT_SHARED,
+     "check everything, show the plan, train nothing"},
+};
+
+const size_t yk_option_count = sizeof yk_option_table / sizeof yk_option_table[0];
+
+uint32_t yk_verb_bit(const char *name)
+{
+#define QUOTE(name) #name,
+    static const char *const NAMES[] = {YK_VERBS(QUOTE)};
+    for (unsigned i = 0; i < yk_verb_count; i++)
+        if (strcmp(NAMES[i], name) == 0)
+            return 1u << i;
+    return 0;
+}
+
+yk_code yk_options_files(struct yk_opts *o, uint32_t verb, struct yk_error *e)
+{
+    const struct yk_options *v = o->values;
+    const char *xdg = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+    char user[YK_PATH_MAX] = "";
+    yk_code rc = YK_OK;
+    if (xdg != NULL && xdg[0] == '/')
+        rc = yk_path(user, e, "%s/yoke/yoke.ini", xdg);
+    else if (home != NULL && home[0] != '\0')
+        rc = yk_path(user, e, "%s/.config/yoke/yoke.ini", home);
+    if (rc == YK_OK && user[0] != '\0' && yk_exists(user))
+        rc = yk_opts_ini(o, user, verb, yk_verb_bit, YK_USER_INI, e);
+    if (rc == YK_OK && yk_exists("yoke.ini"))
+        rc = yk_opts_ini(o, "yoke.ini", verb, yk_verb_bit, YK_LOCAL_INI, e);
+    if (rc == YK_OK && v->config != NULL)
+        rc = yk_opts_ini(o, v->config, verb, yk_verb_bit, YK_CONFIG_FILE, e);
+    return rc;
+}
+
+static bool has_stop_rule(const struct yk_opts *o)
+{
+    static const char *const RULES[] = {"steps", "epochs", "target-loss", "target-accuracy", "max-seconds"};
+    for (size_t i = 0; i < sizeof RULES / sizeof RULES[0]; i++)
+        if (yk_opts_given(o, RULES[i]))
+            return true;
+    return false;
+}
+
+yk_code yk_options_model(struct yk_opts *o, const char *const *defaults, struct yk_error *e)
+{
+    const struct yk_options *v = o->values;
+    bool ends = has_stop_rule(o);
+    bool own_optimizer = !yk_opts_given(o, "optimizer");
+    yk_code rc = YK_OK;
+    for (size_t i = 0; defaults[i] != NULL && rc == YK_OK; i += 2) {
+        bool length = strcmp(defaults[i], "epochs") == 0 || strcmp(defaults[i], "steps") == 0;
+        bool rate = strcmp(defaults[i], "lr") == 0; /* goes with the model's optimizer; another one brings its own */
+        if (!(length && ends) && !(rate && !own_optimizer))
+            rc = yk_opts_set(o, defaults[i], defaults[i + 1], YK_FROM_MODEL, e);
+    }
+    const struct yk_optimizer_ops *optimizer = v->optimizer != NULL ? yk_optimizer_find(v->optimizer) : NULL;
+    if (rc == YK_OK && optimizer != NULL && v->lr == 0) {
+        char text[32];
+        snprintf(text, sizeof text, "%.17g", optimizer->lr);
+        rc = yk_opts_set(o, "lr", text, YK_FROM_MODEL, e);
+    }
+    return rc;
+}
+
+yk_code yk_options_check(const struct yk_opts *o, uint32_t verb, struct yk_error *e)
+{
+    const struct yk_options *v = o->values;
+    struct yk_schedule schedule;
+    if (v->quiet && v->verbose)
+        return yk_fail(e, YK_USAGE, "--quiet and --verbose exclude each other");
+    if (verb == YK_VERB(train) && v->resume != NULL && v->run != NULL) {
+        yk_fail(e, YK_USAGE, "--run and --resume exclude each other");
+        yk_hint(e, "--resume RUN goes on in RUN itself");
+        return YK_USAGE;
+    }
+    if (verb == YK_VERB(export) && v->output == NULL)
+        return yk_fail(e, YK_USAGE, "'yoke export' needs -o FILE");
+    return verb == YK_VERB(train) ? yk_schedule_parse(v->schedule, &schedule, e) : YK_OK;
+}

@@ -1,0 +1,74 @@
+/* options.h - every option of every verb, in one struct and one table.
+ *
+ * The table (options.c) is what `yoke help`, the man page, shell completion, yoke.ini and config.json are made from. A new
+ * option is a field here and a line there. Fields that a user did not set and that have no default are zero or NULL. */
+#ifndef YK_TRAIN_OPTIONS_H
+#define YK_TRAIN_OPTIONS_H
+
+#include "base/opt.h"
+
+/* The verbs, each a file of its own in cmd/: the one list. YK_VERB(train) is a verb's bit in the table. */
+#define YK_VERBS(X) X(train) X(eval) X(predict) X(export) X(data) X(help)
+#define YK_VERB_INDEX(name) yk_verb_index_##name,
+enum yk_verb_index { YK_VERBS(YK_VERB_INDEX) yk_verb_count };
+#define YK_VERB(name) (1u << yk_verb_index_##name)
+
+struct yk_options {
+    /* what to train on what */
+    char *data;
+    char *test_data;
+    int64_t batch;
+    int64_t seed;
+    /* how the parameters move */
+    char *optimizer;
+    double lr;
+    double momentum;
+    double beta2;
+    double eps;
+    char *schedule;
+    /* when to stop */
+    int64_t steps;
+    int64_t epochs;
+    double target_loss;
+    double target_accuracy;
+    double max_seconds;
+    /* what to look at and to keep */
+    struct yk_every eval_every;
+    struct yk_every checkpoint_every;
+    int64_t keep;
+    char *run;
+    char *resume;
+    /* how to compute */
+    int64_t threads;
+    char *isa;
+    /* other verbs */
+    char *output;
+    char *to;
+    char *mirror;
+    bool man;
+    char *completion;
+    /* common */
+    char *config;
+    bool json;
+    bool quiet;
+    bool verbose;
+    bool dry_run;
+};
+
+extern const struct yk_opt yk_option_table[];
+extern const size_t yk_option_count;
+
+/* The bit of a verb's name; 0 if there is no such verb. */
+uint32_t yk_verb_bit(const char *name);
+
+/* Read the user's ini, ./yoke.ini and --config FILE into `o` (origins decide which wins). Absent files are fine, but not a
+ * FILE that was named. */
+yk_code yk_options_files(struct yk_opts *o, uint32_t verb, struct yk_error *e);
+
+/* The model's defaults for what nobody said. The model's default length (epochs) counts only if no stop rule was given. */
+yk_code yk_options_model(struct yk_opts *o, const char *const *defaults, struct yk_error *e);
+
+/* Combinations that no single range can rule out; called before any work starts. */
+yk_code yk_options_check(const struct yk_opts *o, uint32_t verb, struct yk_error *e);
+
+#endif

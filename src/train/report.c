@@ -1,0 +1,114 @@
+/* report.c - see report.h. Works from the summary, so that it can show a run that ended earlier; the curve is there only for a
+ * run of this process. Plain text of at most 80 columns: it must look right in a log, too. */
+#include "train/report.h"
+
+#include "base/json.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { ROWS = 9, BAR = 24 };
+
+/* 1234567 -> "1,234,567" */
+static const char *grouped(double v, char out[32])
+{
+    char digits[32];
+    int n = snprintf(digits, sizeof digits, "%.0f", v), k = 0;
+    for (int i = 0; i < n && k < 30; i++) {
+        if (i > 0 && (n - i) % 3 == 0)
+            out[k++] = ',';
+        out[k++] = digits[i];
+    }
+    out[k] = '\0';
+    return out;
+}
+
+static double number(const json_t *j, const char *key)
+{
+    const json_t *v = json_object_get(j, key);
+    return json_is_number(v) ? json_number_value(v) : NAN;
+}
+
+static const char *text(const json_t *j, const char *key)
+{
+    const char *v = json_string_value(json_object_get(j, key));
+    return v != NULL ? v : "";
+}
+
+static const char *duration(double seconds, char out[24])
+{
+    if (seconds < 1)
+        snprintf(out, 24, "%.0f ms", seconds * 1e3);
+    else if (seconds < 120)
+        snprintf(out, 24, "%.2f s", seconds);
+    else
+        snprintf(out, 24, "%.1f min", seconds / 60);
+    return out;
+}
+
+static void curve(const struct yk_session *s, struct yk_buf *out)
+{
+    char steps[32], took[24];
+    double most = 0;
+    bool tested = s->test.rows > 0;
+    for (unsigned i = 0; i < s->points; i++)
+        most = fmax(most, tested ? s->curve[i].test_loss : s->curve[i].train_loss);
+    yk_buf_format(out, "%10s %10s %8s %11s %10s %9s\n", "step", "time", "epoch", "train loss", "test loss", "accuracy");
+    unsigned rows = s->points < ROWS ? s->points : ROWS;
+    for (unsigned r = 0; r < rows; r++) {
+        unsigned i = rows == 1 ? 0 : (unsigned)lround((double)r * (s->points - 1) / (rows - 1));
+        const struct yk_point *p = &s->curve[i];
+        char bar[BAR * 3 + 1] = "";
+        int full = most > 0 ? (int)lround((tested ? p->test_loss : p->train_loss) / most * BAR) : 0;
+        for (int k = 0; k < full && k < BAR; k++)
+            strcat(bar, "\u2593");
+        yk_buf_format(out, "%10s %10s %8.1f %11.4f ", grouped((double)p->at.step, steps), duration(p->at.seconds, took),
+                      (double)p->at.examples / s->train.rows, p->train_loss);
+        if (tested)
+            yk_buf_format(out, "%10.4f %7.2f %%  %s\n", p->test_loss, p->test_accuracy * 100, bar);
+        else
+            yk_buf_format(out, "%10s %9s  %s\n", "-", "-", bar);
+    }
+    yk_buf_text(out, "\n");
+}
+
+static void ending(const json_t *j, struct yk_buf *out)
+{
+    const char *why = text(j, "stop_reason");
+    char steps[32], took[24];
+    grouped(number(j, "global_steps"), steps);
+    if (strcmp(why, "target_loss") == 0)
+        yk_buf_format(out, "reached the target loss at step %s, after %s\n", steps, duration(number(j, "target_seconds"), took));
+    else if (strcmp(why, "target_accuracy") == 0)
+        yk_buf_format(out, "reached the target accuracy at step %s, after %s\n", steps,
+                      duration(number(j, "target_seconds"), took));
+    else if (strcmp(why, "signal") == 0)
+        yk_buf_format(out, "stopped by a signal at step %s; 'yoke train --resume %s' goes on\n", steps, text(j, "run"));
+    else
+        yk_buf_format(out, "%s steps done (%s)\n", steps, why);
+}
+
+void yk_report(const struct yk_session *s, struct yk_buf *out)
+{
+    json_t *j = yk_session_summary(s);
+    char a[32], b[32], size[24], took[24], start[24], eval[24];
+    double loss = number(j, "test_loss"), accuracy = number(j, "test_accuracy");
+    yk_buf_format(out, "\n%s on %s, %s, batch %.0f, %s %g, %.0f thread%s (%s)\n\n", text(j, "model"), text(j, "data"),
+                  text(j, "mode"), number(j, "batch"), text(j, "optimizer"), number(j, "lr"), number(j, "threads"),
+                  number(j, "threads") == 1 ? "" : "s", text(j, "isa"));
+    if (s->points > 0)
+        curve(s, out);
+    ending(j, out);
+    if (!isnan(loss))
+        yk_buf_format(out, "  test      loss %.4f, accuracy %.2f %%\n", loss, accuracy * 100);
+    yk_buf_format(out, "  speed     %s steps/s, %s examples/s\n", grouped(number(j, "steps_per_second"), a),
+                  grouped(number(j, "examples_per_second"), b));
+    yk_buf_format(out, "  time      %s training, %s start-up, %s evaluation%s\n", duration(number(j, "seconds"), took),
+                  duration(number(j, "startup_seconds"), start), duration(number(j, "eval_seconds"), eval),
+                  json_is_true(json_object_get(j, "eval_overlapped")) ? " on another core" : "");
+    yk_buf_format(out, "  memory    %s at most\n", yk_size_text((uint64_t)number(j, "peak_rss_bytes"), size));
+    yk_buf_format(out, "  params    %s floats, xxh3 %s\n", grouped(number(j, "parameters"), a), text(j, "params_xxh3"));
+    yk_buf_format(out, "  run       %s\n", text(j, "run"));
+    json_decref(j);
+}

@@ -1,0 +1,225 @@
+/* save.c - checkpoints: what a run needs to go on as if it had never stopped.
+ *
+ * A checkpoint is one safetensors file: every view of the parameters, the optimizer's state under "optimizer.<slot>.<view>",
+ * and in its metadata the step, the examples, the data cursor, the seed, the hash of the data and the names of model and data.
+ * The training thread copies the state; a lane of its own writes it, so training does not wait for the disk. A write that fails (a full
+ * disk) ends the run with an error; the last good checkpoint is untouched, and a resumed run repeats the lost steps bit by bit. */
+#include "param/checkpoint.h"
+#include "train/session.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { METAS = 16 };
+
+yk_code yk_snapshot_init(struct yk_snapshot *n, const struct yk_session *s, bool with_slots, struct yk_error *e)
+{
+    yk_code rc = yk_params_init(&n->params, s->params.view, s->params.views, e);
+    for (unsigned i = 0; rc == YK_OK && with_slots && i < s->strategy.owner.optimizer->slots; i++) {
+        n->slot[i] = yk_floats(s->params.count);
+        if (n->slot[i] == NULL)
+            rc = yk_fail_memory(e, s->params.count * sizeof(float));
+    }
+    return rc;
+}
+
+void yk_snapshot_release(struct yk_snapshot *n)
+{
+    yk_params_release(&n->params);
+    for (unsigned i = 0; i < YK_SLOTS; i++)
+        yk_floats_free(n->slot[i]);
+    *n = (struct yk_snapshot){0};
+}
+
+static void copy_state(float *flat, float *const *slot, const float *from, float *const *from_slot, size_t count)
+{
+    memcpy(flat, from, count * sizeof(float));
+    for (unsigned i = 0; i < YK_SLOTS; i++)
+        if (slot[i] != NULL && from_slot[i] != NULL)
+            memcpy(slot[i], from_slot[i], count * sizeof(float));
+}
+
+void yk_snapshot_take(struct yk_snapshot *n, const struct yk_session *s)
+{
+    n->at = s->now;
+    n->at.seconds = yk_session_seconds(s);
+    copy_state(n->params.flat, n->slot, s->params.flat, s->strategy.owner.slot, s->params.count);
+}
+
+void yk_snapshot_restore(const struct yk_snapshot *n, struct yk_session *s)
+{
+    s->now = n->at;
+    s->strategy.owner.step = n->at.step;
+    copy_state(s->params.flat, s->strategy.owner.slot, n->params.flat, n->slot, s->params.count);
+}
+
+static void tensor_of(struct yk_tensor *t, const struct yk_view *v, const char *prefix, const float *flat)
+{
+    *t = (struct yk_tensor){.ndim = v->ndim, .count = v->count, .data = flat + v->at};
+    memcpy(t->shape, v->shape, sizeof t->shape);
+    snprintf(t->name, sizeof t->name, "%s%s", prefix, v->name);
+}
+
+static void meta_of(struct yk_meta *m, size_t *n, const char *key, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+static void meta_of(struct yk_meta *m, size_t *n, const char *key, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    snprintf(m[*n].key, sizeof m[*n].key, "%s", key);
+    vsnprintf(m[*n].value, sizeof m[*n].value, fmt, ap);
+    va_end(ap);
+    (*n)++;
+}
+
+static yk_code write_snapshot(struct yk_session *s, struct yk_error *e)
+{
+    const struct yk_snapshot *snap = &s->saving;
+    const struct yk_optimizer_ops *optimizer = s->strategy.owner.optimizer;
+    size_t views = s->params.views, n = 0, metas = 0;
+    struct yk_meta meta[METAS];
+    char dir[YK_PATH_MAX], path[YK_PATH_MAX];
+    struct yk_tensor *tensor = calloc(views * (1 + optimizer->slots), sizeof *tensor);
+    if (tensor == NULL)
+        return yk_fail_memory(e, views * sizeof *tensor);
+    for (size_t i = 0; i < views; i++)
+        tensor_of(&tensor[n++], &s->params.view[i], "", snap->params.flat);
+    for (unsigned k = 0; k < optimizer->slots; k++) {
+        char prefix[YK_NAME];
+        snprintf(prefix, sizeof prefix, "optimizer.%s.", optimizer->slot[k]);
+        for (size_t i = 0; i < views; i++)
+            tensor_of(&tensor[n++], &s->params.view[i], prefix, snap->slot[k]);
+    }
+    meta_of(meta, &metas, "format", "yoke-1");
+    meta_of(meta, &metas, "model", "%s", s->model_name);
+    meta_of(meta, &metas, "data", "%s", s->o.data);
+    meta_of(meta, &metas, "data_xxh3", "%016" PRIx64, s->train.xxh3);
+    meta_of(meta, &metas, "shape", "%ux%ux%u", s->train.shape[0], s->train.shape[1], s->train.shape[2]);
+    meta_of(meta, &metas, "classes", "%u", s->train.classes);
+    meta_of(meta, &metas, "optimizer", "%s", optimizer->name);
+    meta_of(meta, &metas, "seed", "%lld", (long long)s->o.seed);
+    meta_of(meta, &metas, "batch", "%lld", (long long)s->o.batch);
+    meta_of(meta, &metas, "step", "%" PRIu64, snap->at.step);
+    meta_of(meta, &metas, "examples", "%" PRIu64, snap->at.examples);
+    meta_of(meta, &metas, "epoch", "%" PRIu64, snap->at.cursor.epoch);
+    meta_of(meta, &metas, "epoch_at", "%" PRIu64, snap->at.cursor.at);
+    meta_of(meta, &metas, "seconds", "%.9f", snap->at.seconds);
+    yk_code rc = yk_run_path(&s->run, "checkpoints", dir, e);
+    if (rc == YK_OK)
+        rc = yk_checkpoint_write(dir, snap->at.step, tensor, n, meta, metas, (unsigned)s->o.keep, path, e);
+    free(tensor);
+    return rc;
+}
+
+static void write_job(void *arg)
+{
+    struct yk_session *s = arg;
+    s->save_error = (struct yk_error){0};
+    write_snapshot(s, &s->save_error);
+}
+
+yk_code yk_saver_open(struct yk_session *s, struct yk_error *e)
+{
+    yk_code rc = yk_snapshot_init(&s->saving, s, true, e);
+    return rc == YK_OK ? yk_lane_open(&s->writer, "yoke-save", e) : rc;
+}
+
+void yk_saver_close(struct yk_session *s)
+{
+    yk_lane_close(s->writer);
+    s->writer = NULL;
+    yk_snapshot_release(&s->saving);
+}
+
+yk_code yk_saver_wait(struct yk_session *s, struct yk_error *e)
+{
+    if (!s->save_pending)
+        return YK_OK;
+    yk_lane_wait(s->writer);
+    s->save_pending = false;
+    if (s->save_error.code != YK_OK && e != NULL)
+        *e = s->save_error;
+    return s->save_error.code;
+}
+
+yk_code yk_saver_post(struct yk_session *s, struct yk_error *e)
+{
+    if (s->save_pending && yk_lane_busy(s->writer))
+        return YK_OK;
+    yk_code rc = yk_saver_wait(s, e);
+    yk_snapshot_take(&s->saving, s);
+    s->save_pending = true;
+    yk_lane_post(s->writer, write_job, s);
+    return rc;
+}
+
+static void say_damaged(void *arg, const struct yk_error *why)
+{
+    struct yk_session *s = arg;
+    yk_log_line(s->log, YK_WARN, "%s; falling back to the checkpoint before it", why->text);
+}
+
+static bool meta_number(const struct yk_tensors *t, const char *key, uint64_t *out)
+{
+    const char *text = yk_tensors_meta(t, key);
+    char *end;
+    if (text == NULL || text[0] < '0' || text[0] > '9')
+        return false;
+    *out = strtoull(text, &end, 10);
+    return *end == '\0';
+}
+
+static bool restore_views(const struct yk_tensors *t, const struct yk_params *p, const char *prefix, float *flat)
+{
+    for (size_t i = 0; i < p->views; i++) {
+        char name[2 * YK_NAME];
+        snprintf(name, sizeof name, "%s%s", prefix, p->view[i].name);
+        const struct yk_tensor *from = yk_tensors_find(t, name);
+        if (from == NULL || from->count != p->view[i].count)
+            return false;
+        memcpy(flat + p->view[i].at, from->data, from->count * sizeof(float));
+    }
+    return true;
+}
+
+yk_code yk_saver_restore(struct yk_session *s, bool *found, struct yk_error *e)
+{
+    struct yk_tensors t;
+    struct yk_moment m = {0};
+    char dir[YK_PATH_MAX], path[YK_PATH_MAX];
+    int any = 0;
+    yk_code rc = yk_run_path(&s->run, "checkpoints", dir, e);
+    if (rc == YK_OK)
+        rc = yk_checkpoint_newest(dir, &t, path, &any, say_damaged, s, e);
+    *found = any != 0;
+    if (rc != YK_OK || !any)
+        return rc;
+    struct yk_owner *owner = &s->strategy.owner;
+    char data_hash[24];
+    snprintf(data_hash, sizeof data_hash, "%016" PRIx64, s->train.xxh3);
+    const char *hash = yk_tensors_meta(&t, "data_xxh3"), *seconds = yk_tensors_meta(&t, "seconds");
+    bool whole = restore_views(&t, &s->params, "", s->params.flat);
+    for (unsigned k = 0; k < owner->optimizer->slots && whole; k++) {
+        char prefix[YK_NAME];
+        snprintf(prefix, sizeof prefix, "optimizer.%s.", owner->optimizer->slot[k]);
+        whole = restore_views(&t, &s->params, prefix, owner->slot[k]);
+    }
+    whole = whole && meta_number(&t, "step", &m.step) && meta_number(&t, "examples", &m.examples) &&
+            meta_number(&t, "epoch", &m.cursor.epoch) && meta_number(&t, "epoch_at", &m.cursor.at) && hash != NULL &&
+            seconds != NULL;
+    if (!whole) {
+        rc = yk_fail(e, YK_DATA, "'%s' does not fit this run: tensors or metadata are missing", path);
+    } else if (strcmp(hash, data_hash) != 0) {
+        rc = yk_fail(e, YK_DATA, "the data '%s' has changed since '%s' was written", s->o.data, path);
+        yk_hint(e, "a run can only be resumed on the bytes it began with; start a new one without --resume");
+    } else {
+        m.seconds = strtod(seconds, NULL);
+        s->now = m;
+        owner->step = m.step;
+        rc = yk_source_seek(&s->source, m.cursor, e);
+    }
+    yk_tensors_release(&t);
+    return rc;
+}

@@ -1,0 +1,282 @@
+/* session.c - opens a training run: options, data, model, parameters, strategy, run folder, in this order, and everything is
+ * checked before the folder is made. Closing undoes it in reverse and accepts a session that is only half open.
+ *
+ * A resumed run takes its options from its own config.json; the command line may only change when it stops, how often it
+ * looks and saves, and how it computes. */
+#include "train/session.h"
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/team.h"
+#include "data/fetch.h"
+#include "kernel/kernel.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Options of the command line that may not differ from the run's own. */
+static yk_code check_resume(const struct yk_opts *given, struct yk_error *e)
+{
+    for (size_t i = 0; i < given->n; i++) {
+        const struct yk_opt *t = &given->table[i];
+        if (!given->given[i] || given->origin[i] != YK_COMMAND_LINE || (t->flags & (YK_OPT_ON_RESUME | YK_OPT_TRANSIENT)))
+            continue;
+        yk_fail(e, YK_USAGE, "--%s cannot be changed when a run is resumed", t->name);
+        yk_hint(e, "start a new run, or leave it out; stop rules, --eval-every, --checkpoint-every, --keep, --threads and --isa "
+                   "may change");
+        return YK_USAGE;
+    }
+    return YK_OK;
+}
+
+static yk_code load_run(struct yk_session *s, struct yk_error *e)
+{
+    json_t *config, *summary = NULL;
+    yk_code rc = check_resume(&s->opts, e);
+    if (rc == YK_OK)
+        rc = yk_run_open(&s->run, s->o.resume, true, e);
+    if (rc == YK_OK)
+        rc = yk_run_load(&s->run, "config.json", &config, e);
+    if (rc != YK_OK)
+        return rc;
+    s->resumed = true;
+    const char *model = json_string_value(json_object_get(config, "model"));
+    if (model == NULL || strlen(model) >= sizeof s->model_name)
+        rc = yk_fail(e, YK_DATA, "'%s/config.json' names no model", s->run.dir);
+    else
+        snprintf(s->model_name, sizeof s->model_name, "%s", model);
+    if (rc == YK_OK)
+        rc = yk_opts_load(&s->opts, config, "config.json", YK_RESUMED, e);
+    json_decref(config);
+    if (rc != YK_OK || yk_run_load(&s->run, "summary.json", &summary, NULL) != YK_OK)
+        return rc;
+    s->old_summary = summary;
+    const char *why = json_string_value(json_object_get(summary, "stop_reason"));
+    bool changed = false; /* a stop rule of this command line gives it something to do again */
+    for (size_t i = 0; i < s->opts.n; i++)
+        changed |= s->opts.given[i] && s->opts.origin[i] == YK_COMMAND_LINE && (s->opts.table[i].flags & YK_OPT_ON_RESUME);
+    s->already_done = why != NULL && strcmp(why, "signal") != 0 && !changed;
+    return YK_OK;
+}
+
+static yk_code find_model(struct yk_session *s, struct yk_error *e)
+{
+    s->ops = yk_model_find(s->model_name);
+    if (s->ops != NULL)
+        return YK_OK;
+    const char *names[64];
+    size_t n = 0;
+    for (; n < 64 && yk_model_at((unsigned)n) != NULL; n++)
+        names[n] = yk_model_at((unsigned)n)->name;
+    yk_fail(e, YK_USAGE, "unknown model '%.40s'", s->model_name);
+    const char *near = yk_nearest(s->model_name, names, n, sizeof names[0]);
+    yk_hint(e, near != NULL ? "did you mean '%s'?" : "'yoke train %s' trains the simplest one", near != NULL ? near : names[0]);
+    return YK_USAGE;
+}
+
+/* Values that depend on the machine become part of the run, so that resuming elsewhere gives the same bits. */
+static yk_code fix_machine(struct yk_session *s, struct yk_error *e)
+{
+    const struct yk_kernels *kernels;
+    char text[16], *path = s->o.data != NULL && !yk_fetch_knows(s->o.data) ? realpath(s->o.data, NULL) : NULL;
+    yk_code rc = yk_kernels_pick(s->o.isa, &kernels, e);
+    if (rc == YK_OK)
+        rc = yk_opts_set(&s->opts, "isa", kernels->name, YK_COMMAND_LINE, e);
+    if (rc == YK_OK && s->o.threads == 0) {
+        snprintf(text, sizeof text, "%u", yk_cpus());
+        rc = yk_opts_set(&s->opts, "threads", text, YK_FROM_MODEL, e);
+    }
+    if (rc == YK_OK && path != NULL) /* a relative path would be lost when the run is resumed from another folder */
+        rc = yk_opts_set(&s->opts, "data", path, YK_COMMAND_LINE, e);
+    free(path);
+    s->threads = (unsigned)s->o.threads;
+    return rc;
+}
+
+static void say(void *arg, const char *line)
+{
+    yk_log_line(arg, YK_INFO, "%s", line);
+}
+
+static yk_code open_data(struct yk_session *s, struct yk_error *e)
+{
+    char folder[YK_PATH_MAX];
+    yk_code rc = YK_OK;
+    if (s->o.data == NULL)
+        return yk_fail(e, YK_USAGE, "'yoke train %s' needs --data", s->model_name);
+    if (yk_fetch_knows(s->o.data))
+        rc = yk_fetch(s->o.data, NULL, say, s->log, folder, e);
+    if (rc == YK_OK)
+        rc = yk_data_open(s->o.data, &s->train, s->o.test_data == NULL ? &s->test : NULL, e);
+    if (rc == YK_OK && s->o.test_data != NULL) {
+        rc = yk_data_open_test(s->o.test_data, &s->test, e);
+        if (rc == YK_OK && (s->test.features != s->train.features || s->test.classes > s->train.classes))
+            rc = yk_fail(e, YK_USAGE, "'%s' (%ux%ux%u, %u classes) does not fit '%s' (%ux%ux%u, %u classes)", s->o.test_data,
+                         s->test.shape[0], s->test.shape[1], s->test.shape[2], s->test.classes, s->o.data, s->train.shape[0],
+                         s->train.shape[1], s->train.shape[2], s->train.classes);
+        s->test.classes = s->train.classes;
+    }
+    if (rc == YK_OK && (uint64_t)s->o.batch > s->train.rows)
+        rc = yk_fail(e, YK_USAGE, "--batch %lld is more than the %u examples of '%s'", (long long)s->o.batch, s->train.rows,
+                     s->o.data);
+    if (rc == YK_OK && s->test.rows == 0 && (s->o.target_loss > 0 || s->o.target_accuracy > 0)) {
+        yk_fail(e, YK_USAGE, "a target needs test data, and '%s' has none", s->o.data);
+        yk_hint(e, "name some with --test-data");
+        rc = YK_USAGE;
+    }
+    return rc;
+}
+
+static yk_code open_training(struct yk_session *s, struct yk_error *e)
+{
+    const struct yk_optimizer_ops *optimizer = yk_optimizer_find(s->o.optimizer);
+    const struct yk_update update = {.momentum = (float)s->o.momentum, .beta2 = (float)s->o.beta2, .eps = (float)s->o.eps};
+    struct yk_schedule schedule;
+    yk_code rc = yk_schedule_parse(s->o.schedule, &schedule, e);
+    if (rc == YK_OK)
+        rc = s->ops->open(&s->model, &s->train, e);
+    if (rc == YK_OK)
+        rc = s->ops->layout(s->model, &s->params, (uint64_t)s->o.seed, e);
+    if (rc == YK_OK)
+        rc = s->ops->work_open(&s->work, s->model, s->threads, s->o.isa, e);
+    if (rc == YK_OK)
+        rc = yk_strategy_init(&s->strategy, optimizer, &schedule, s->o.lr, &update, &s->params, e);
+    if (rc == YK_OK)
+        rc = yk_source_init(&s->source, &s->train, (uint32_t)s->o.batch, (uint64_t)s->o.seed, true, e);
+    return rc;
+}
+
+static yk_code save_config(struct yk_session *s, struct yk_error *e)
+{
+    json_t *config = yk_opts_json(&s->opts, YK_VERB(train));
+    json_object_set_new(config, "model", json_string(s->model_name));
+    json_object_set_new(config, "version", json_string(YK_VERSION));
+    yk_code rc = yk_run_save(&s->run, "config.json", config, e);
+    json_decref(config);
+    return rc;
+}
+
+/* The folder exists from here on. */
+static yk_code open_run(struct yk_session *s, struct yk_error *e)
+{
+    char path[YK_PATH_MAX];
+    bool found = false;
+    yk_code rc = s->resumed ? YK_OK : yk_run_create(&s->run, s->o.run, s->model_name, "local", e);
+    if (rc == YK_OK)
+        rc = yk_run_path(&s->run, "log.txt", path, e);
+    if (rc == YK_OK)
+        rc = yk_log_file(s->log, path, e);
+    if (rc == YK_OK)
+        rc = save_config(s, e);
+    if (rc == YK_OK)
+        rc = yk_run_save_ranks(&s->run, e);
+    if (rc == YK_OK && s->resumed)
+        rc = yk_saver_restore(s, &found, e);
+    if (rc == YK_OK && s->resumed)
+        yk_log_line(s->log, YK_INFO,
+                    found ? "resuming '%s' at step %llu" : "resuming '%s' from the start: it has no checkpoint yet (step %llu)",
+                    s->run.dir, (unsigned long long)s->now.step);
+    if (rc == YK_OK)
+        rc = yk_metrics_open(&s->metrics, &s->run, "worker-0", s->now.step, e);
+    if (rc == YK_OK && !found)
+        s->ops->graph(s->model, yk_metrics_events(s->metrics));
+    if (rc == YK_OK)
+        rc = yk_evaluator_open(s, e);
+    if (rc == YK_OK)
+        rc = yk_saver_open(s, e);
+    return rc;
+}
+
+yk_code yk_session_open(struct yk_session **out, const struct yk_opts *opts, const char *model, struct yk_error *e)
+{
+    double opened = yk_now();
+    struct yk_session *s = calloc(1, sizeof *s);
+    if (s == NULL)
+        return yk_fail_memory(e, sizeof *s);
+    s->opened = opened;
+    s->run.lock = -1;
+    s->stop_signal = &s->own_signal;
+    yk_code rc = yk_opts_copy(&s->opts, &s->o, opts, e);
+    if (rc == YK_OK && (s->log = yk_log_open(s->o.quiet ? YK_WARN : s->o.verbose ? YK_DEBUG : YK_INFO)) == NULL)
+        rc = yk_fail_memory(e, sizeof(void *));
+    if (rc == YK_OK && s->o.resume != NULL && model != NULL)
+        rc = yk_fail(e, YK_USAGE, "--resume takes the model from the run, so leave out '%.40s'", model);
+    else if (rc == YK_OK && s->o.resume != NULL)
+        rc = load_run(s, e);
+    else if (rc == YK_OK && model == NULL)
+        rc = yk_fail(e, YK_USAGE, "which model? for example: yoke train softmax");
+    else if (rc == YK_OK)
+        snprintf(s->model_name, sizeof s->model_name, "%.*s", YK_NAME - 1, model);
+    if (rc == YK_OK)
+        rc = find_model(s, e);
+    if (rc == YK_OK)
+        rc = yk_options_model(&s->opts, s->ops->defaults, e);
+    if (rc == YK_OK)
+        rc = yk_options_check(&s->opts, YK_VERB(train), e);
+    if (rc == YK_OK && !s->already_done) {
+        rc = fix_machine(s, e);
+        if (rc == YK_OK)
+            rc = open_data(s, e);
+        if (rc == YK_OK)
+            rc = open_training(s, e);
+        if (rc == YK_OK && !s->o.dry_run)
+            rc = open_run(s, e);
+    }
+    if (rc != YK_OK) {
+        yk_session_close(s);
+        return rc;
+    }
+    *out = s;
+    return YK_OK;
+}
+
+void yk_session_close(struct yk_session *s)
+{
+    if (s == NULL)
+        return;
+    yk_saver_close(s);
+    yk_evaluator_close(s);
+    yk_metrics_close(s->metrics, NULL);
+    yk_source_release(&s->source);
+    yk_strategy_release(&s->strategy);
+    if (s->work != NULL)
+        s->ops->work_close(s->work);
+    yk_params_release(&s->params);
+    if (s->model != NULL)
+        s->ops->close(s->model);
+    yk_dataset_release(&s->train);
+    yk_dataset_release(&s->test);
+    json_decref(s->old_summary);
+    yk_run_close(&s->run);
+    yk_log_close(s->log);
+    yk_opts_release(&s->opts);
+    free(s);
+}
+
+void yk_session_plan(const struct yk_session *s, struct yk_buf *out)
+{
+    char size[24];
+    uint64_t bytes = (uint64_t)(s->train.rows + s->test.rows) * (s->train.features + 1);
+    yk_buf_format(out, "model     %s, %zu parameters\n", s->model_name, s->params.weights);
+    yk_buf_format(out, "data      %s: %u training and %u test examples of %ux%ux%u, %u classes, %s in memory\n", s->o.data,
+                  s->train.rows, s->test.rows, s->train.shape[0], s->train.shape[1], s->train.shape[2], s->train.classes,
+                  yk_size_text(bytes, size));
+    yk_buf_format(out, "steps     of %lld examples, %llu an epoch, seed %lld\n", (long long)s->o.batch,
+                  (unsigned long long)((s->train.rows + (uint64_t)s->o.batch - 1) / (uint64_t)s->o.batch), (long long)s->o.seed);
+    yk_buf_format(out, "optimizer %s, rate %g, schedule %s\n", s->o.optimizer, s->o.lr, s->o.schedule);
+    yk_buf_format(out, "compute   %s kernels, %u of %u threads busy in a step\n", s->o.isa,
+                  s->ops->busy(s->work, (uint32_t)s->o.batch), s->threads);
+    yk_buf_text(out, "stops    ");
+    if (s->o.steps > 0)
+        yk_buf_format(out, " after %lld steps", (long long)s->o.steps);
+    if (s->o.epochs > 0)
+        yk_buf_format(out, " after %lld epochs", (long long)s->o.epochs);
+    if (s->o.target_loss > 0)
+        yk_buf_format(out, " at test loss %g", s->o.target_loss);
+    if (s->o.target_accuracy > 0)
+        yk_buf_format(out, " at test accuracy %g", s->o.target_accuracy);
+    if (s->o.max_seconds > 0)
+        yk_buf_format(out, " after %g s", s->o.max_seconds);
+    yk_buf_text(out, "\n");
+}

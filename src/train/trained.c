@@ -1,0 +1,112 @@
+/* trained.c - see trained.h. Everything needed stands in the checkpoint's metadata; the run folder around it is a convenience. */
+#include "train/trained.h"
+
+#include "param/checkpoint.h"
+#include "train/session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static yk_code read_checkpoint(struct yk_trained *t, const char *what, struct yk_tensors *file,
+                               void (*damaged)(void *arg, const struct yk_error *why), void *arg, struct yk_error *e)
+{
+    char dir[YK_PATH_MAX];
+    int found;
+    if (!yk_is_dir(what)) {
+        yk_code rc = yk_path(t->path, e, "%s", what);
+        return rc == YK_OK ? yk_tensors_read(what, file, e) : rc;
+    }
+    yk_code rc = yk_path(dir, e, "%s/checkpoints", what);
+    if (rc == YK_OK)
+        rc = yk_checkpoint_newest(dir, file, t->path, &found, damaged, arg, e);
+    if (rc == YK_OK && !found) {
+        yk_fail(e, YK_DATA, "'%s' holds no checkpoint", what);
+        yk_hint(e, "name a run folder, such as runs/latest, or a .safetensors file");
+        rc = YK_DATA;
+    }
+    return rc;
+}
+
+static yk_code read_meta(struct yk_trained *t, const struct yk_tensors *file, struct yk_error *e)
+{
+    const char *model = yk_tensors_meta(file, "model"), *data = yk_tensors_meta(file, "data"),
+               *shape = yk_tensors_meta(file, "shape");
+    const char *classes = yk_tensors_meta(file, "classes"), *step = yk_tensors_meta(file, "step");
+    uint32_t *d = t->shape.shape;
+    if (model == NULL || data == NULL || shape == NULL || classes == NULL || step == NULL || strlen(model) >= sizeof t->name ||
+        sscanf(shape, "%ux%ux%u", &d[0], &d[1], &d[2]) != 3 || d[0] == 0 || d[1] == 0 || d[2] == 0 ||
+        (double)d[0] * d[1] * d[2] > (1 << 30))
+        return yk_fail(e, YK_DATA, "'%s' was not written by yoke: its metadata tells no model, data and shape", t->path);
+    snprintf(t->name, sizeof t->name, "%s", model);
+    snprintf(t->data, sizeof t->data, "%s", data);
+    snprintf(t->shape.name, sizeof t->shape.name, "%.*s", (int)sizeof t->shape.name - 1, model);
+    t->shape.features = d[0] * d[1] * d[2];
+    t->shape.classes = (uint32_t)strtoul(classes, NULL, 10);
+    t->step = strtoull(step, NULL, 10);
+    t->ops = yk_model_find(t->name);
+    return t->ops != NULL ? YK_OK : yk_fail(e, YK_DATA, "'%s' holds a '%s', a model this yoke does not know", t->path, t->name);
+}
+
+yk_code yk_trained_open(struct yk_trained *t, const char *what, unsigned threads, const char *isa,
+                        void (*damaged)(void *arg, const struct yk_error *why), void *arg, struct yk_error *e)
+{
+    struct yk_tensors file = {0};
+    *t = (struct yk_trained){0};
+    yk_code rc = read_checkpoint(t, what, &file, damaged, arg, e);
+    if (rc != YK_OK)
+        return rc;
+    rc = read_meta(t, &file, e);
+    if (rc == YK_OK)
+        rc = t->ops->open(&t->model, &t->shape, e);
+    if (rc == YK_OK)
+        rc = t->ops->layout(t->model, &t->params, 0, e);
+    for (size_t i = 0; rc == YK_OK && i < t->params.views; i++) {
+        const struct yk_view *v = &t->params.view[i];
+        const struct yk_tensor *from = yk_tensors_find(&file, v->name);
+        if (from == NULL || from->count != v->count)
+            rc = yk_fail(e, YK_DATA, "'%s' has no tensor '%s' of the model's shape", t->path, v->name);
+        else
+            memcpy(t->params.flat + v->at, from->data, v->count * sizeof(float));
+    }
+    if (rc == YK_OK)
+        rc = t->ops->work_open(&t->work, t->model, threads, isa, e);
+    yk_tensors_release(&file);
+    if (rc != YK_OK)
+        yk_trained_close(t);
+    return rc;
+}
+
+void yk_trained_close(struct yk_trained *t)
+{
+    if (t->work != NULL)
+        t->ops->work_close(t->work);
+    yk_params_release(&t->params);
+    if (t->model != NULL)
+        t->ops->close(t->model);
+    *t = (struct yk_trained){0};
+}
+
+yk_code yk_trained_fits(const struct yk_trained *t, const struct yk_dataset *set, struct yk_error *e)
+{
+    const uint32_t *a = t->shape.shape, *b = set->shape;
+    if (set->features == t->shape.features && set->classes <= t->shape.classes)
+        return YK_OK;
+    return yk_fail(e, YK_USAGE, "'%s' (%ux%ux%u, %u classes) does not fit the model in '%s' (%ux%ux%u, %u classes)", set->name,
+                   b[0], b[1], b[2], set->classes, t->path, a[0], a[1], a[2], t->shape.classes);
+}
+
+yk_code yk_trained_score(struct yk_trained *t, const struct yk_dataset *set, struct yk_score *score, float *prob,
+                         struct yk_error *e)
+{
+    struct yk_dataset view = *set;
+    uint32_t *rows = malloc(((size_t)set->rows + 1) * sizeof *rows);
+    if (rows == NULL)
+        return yk_fail_memory(e, set->rows * sizeof *rows);
+    for (uint32_t i = 0; i < set->rows; i++)
+        rows[i] = i;
+    view.classes = t->shape.classes; /* a set may lack the highest classes; the model's output does not */
+    yk_evaluate(t->ops, t->work, &t->params, &view, rows, score, prob);
+    free(rows);
+    return YK_OK;
+}

@@ -1,0 +1,34 @@
+/* trained.h - a model that has been trained: from a run folder or a checkpoint file back to something that can be asked. */
+#ifndef YK_TRAIN_TRAINED_H
+#define YK_TRAIN_TRAINED_H
+
+#include "base/file.h"
+#include "data/data.h"
+#include "model/model.h"
+#include "param/safetensors.h"
+
+struct yk_trained {
+    const struct yk_model_ops *ops;
+    struct yk_model *model;
+    struct yk_params params;
+    struct yk_work *work;
+    char name[YK_NAME];     /* of the model */
+    char data[YK_PATH_MAX]; /* what it was trained on, as --data took it */
+    char path[YK_PATH_MAX]; /* the checkpoint */
+    uint64_t step;
+    struct yk_dataset shape; /* no rows: the shape it was made for */
+};
+
+/* `what`: a run folder (newest whole checkpoint; damaged ones are told to `damaged`, which may be NULL) or a .safetensors file. */
+yk_code yk_trained_open(struct yk_trained *t, const char *what, unsigned threads, const char *isa,
+                        void (*damaged)(void *arg, const struct yk_error *why), void *arg, struct yk_error *e);
+void yk_trained_close(struct yk_trained *t);
+
+/* Does a set fit the model? YK_USAGE names both shapes if not. */
+yk_code yk_trained_fits(const struct yk_trained *t, const struct yk_dataset *set, struct yk_error *e);
+
+/* Score a whole set; class probabilities (rows, classes) to `prob` unless it is NULL. */
+yk_code yk_trained_score(struct yk_trained *t, const struct yk_dataset *set, struct yk_score *score, float *prob,
+                         struct yk_error *e);
+
+#endif
