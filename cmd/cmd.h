@@ -24,8 +24,9 @@ struct verb {
     const char *summary; /* one line */
     const char *details; /* a paragraph or more; lines of at most 78 characters */
     const char *examples;
-    const char *choices; /* for completion: what the first word may be, separated by spaces; NULL if it is a path */
-    size_t most;         /* words it takes */
+    void (*list)(FILE *out); /* a list that belongs to the details (models, formats), "  name  what it is" a line; NULL if none */
+    const char *choices;     /* for completion: what the first word may be, separated by spaces; NULL if it is a path */
+    size_t most;             /* words it takes */
     yk_code (*run)(struct call *call, struct yk_error *e);
 };
 

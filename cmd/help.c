@@ -32,19 +32,16 @@ static void wrap(FILE *out, const char *text)
     int at = INDENT;
     for (const char *p = text; *p != '\0';) {
         int n = (int)strcspn(p, " ");
-        if (at + n > WIDE && at > INDENT) {
+        if (at > INDENT && at + 1 + n > WIDE) {
             fprintf(out, "\n%*s", INDENT, "");
             at = INDENT;
-        }
-        fprintf(out, "%.*s", n, p);
-        at += n;
-        p += n;
-        while (*p == ' ')
-            p++;
-        if (*p != '\0' && at < WIDE) {
+        } else if (at > INDENT) {
             fputc(' ', out);
             at++;
         }
+        fprintf(out, "%.*s", n, p);
+        at += n;
+        p += n + (p[n] == ' ');
     }
     fputc('\n', out);
 }
@@ -81,6 +78,10 @@ void help_verb(FILE *out, const struct verb *v)
     uint32_t bit = yk_verb_bit(v->name);
     fprintf(out, "usage: yoke %s %s\n\n", v->name, v->args);
     indented(out, v->details);
+    if (v->list != NULL) {
+        fputc('\n', out);
+        v->list(out);
+    }
     fprintf(out, "\noptions:\n");
     options_of(out, bit, false);
     options_of(out, bit, true);

@@ -51,10 +51,11 @@ static int unknown_verb(const char *name)
     return YK_USAGE;
 }
 
-static bool asks_for_help(int argc, char **argv)
+/* Is `word`, or its one-letter form, among the arguments? --help and --version win over everything else. */
+static bool asks_for(const char *word, const char *letter, int argc, char **argv)
 {
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+        if (strcmp(argv[i], word) == 0 || strcmp(argv[i], letter) == 0)
             return true;
     return false;
 }
@@ -88,7 +89,7 @@ int main(int argc, char **argv)
         return YK_USAGE;
     }
     const char *word = argv[1];
-    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
+    if (asks_for("--version", "-V", argc - 1, argv + 1)) {
         printf("yoke %s\n", yoke_version());
         return flush_output(YK_OK);
     }
@@ -99,7 +100,7 @@ int main(int argc, char **argv)
     const struct verb *v = verb_find(word);
     if (v == NULL)
         return unknown_verb(word);
-    if (asks_for_help(argc - 2, argv + 2)) {
+    if (asks_for("--help", "-h", argc - 2, argv + 2)) {
         help_verb(stdout, v);
         return flush_output(YK_OK);
     }

@@ -1,6 +1,8 @@
 /* man.c - the manual page yoke(1), in mdoc, from the verbs and the option table. docs/yoke.1 is its output; `make check` compares. */
 #include "cmd/cmd.h"
 
+#include "base/buf.h"
+
 #include <string.h>
 
 /* Text with roff's special characters made harmless, one input line per output line. */
@@ -20,20 +22,33 @@ static void escaped(FILE *out, const char *text)
     }
 }
 
+/* Running text: a new sentence begins a new line, an empty line a new paragraph. */
 static void paragraph(FILE *out, const char *text)
 {
-    fputs(".Pp\n", out);
-    for (const char *p = text; *p != '\0';) {
+    struct yk_buf lines = {0};
+    for (const char *p = text; *p != '\0'; p++) {
+        if (p[0] == '\n' && p[1] == '\n') {
+            yk_buf_text(&lines, "\n.Pp\n");
+            p++;
+        } else if (p[0] == '.' && p[1] == ' ') {
+            yk_buf_text(&lines, ".\n");
+            p++;
+        } else {
+            yk_buf_add(&lines, p, 1);
+        }
+    }
+    for (const char *p = lines.data; p != NULL && *p != '\0';) {
         int n = (int)strcspn(p, "\n");
-        char line[256];
+        char line[512];
         snprintf(line, sizeof line, "%.*s", n, p);
-        if (n == 0)
-            fputs(".Pp", out);
+        if (strcmp(line, ".Pp") == 0)
+            fputs(line, out);
         else
             escaped(out, line);
         fputc('\n', out);
         p += n + (p[n] == '\n');
     }
+    yk_buf_release(&lines);
 }
 
 static void options_of(FILE *out, uint32_t bit)
@@ -81,6 +96,11 @@ void help_man(FILE *out)
         const struct verb *v = verb_at(i);
         fprintf(out, ".Ss %s \\- %s\n", v->name, v->summary);
         paragraph(out, v->details);
+        if (v->list != NULL) {
+            fputs(".Bd -literal\n", out);
+            v->list(out);
+            fputs(".Ed\n", out);
+        }
         fputs(".Pp\nOptions:\n", out);
         options_of(out, yk_verb_bit(v->name));
         fputs(".Pp\nExamples:\n.Bd -literal -offset indent\n", out);
@@ -90,7 +110,7 @@ void help_man(FILE *out)
     fputs(".Sh ENVIRONMENT\n.Bl -tag -width XDG_CONFIG_HOME\n.It Ev XDG_CACHE_HOME\nWhere fetched data is kept, in yoke/.\n"
           ".It Ev XDG_CONFIG_HOME\nWhere yoke/yoke.ini is looked for.\n.It Ev NO_COLOR\nIf set, nothing is coloured.\n.El\n"
           ".Sh FILES\n.Bl -tag -width Ds\n.It Pa ./yoke.ini\nOptions for this folder:\n.Ql batch = 60 ,\n"
-          "sections such as\n.Ql [train]\nfor one verb. Flags win over it, it wins over the user's.\n"
+          "sections such as\n.Ql [train]\nfor one verb.\nFlags win over it, it wins over the user's.\n"
           ".It Pa ~/.config/yoke/yoke.ini\nOptions for this user.\n.It Pa runs/\nRun folders; runs/latest is the newest.\n.El\n"
           ".Sh EXIT STATUS\n.Bl -tag -width Ds -compact\n.It 0\ndone\n.It 1\nfailed: the disk is full, memory is short, training "
           "diverged\n"

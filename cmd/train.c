@@ -2,6 +2,7 @@
  * The first Ctrl-C (or SIGTERM) makes the run write a checkpoint and stop; a second one quits at once. */
 #include "cmd/cmd.h"
 
+#include "model/model.h"
 #include "yoke.h"
 
 #include <signal.h>
@@ -59,6 +60,17 @@ static yk_code run(struct call *call, struct yk_error *e)
     return rc;
 }
 
+static void list_models(FILE *out)
+{
+    for (unsigned i = 0; yk_model_at(i) != NULL; i++) {
+        const struct yk_model_ops *m = yk_model_at(i);
+        fprintf(out, "  %s: %s; by default", m->name, m->help);
+        for (size_t k = 0; m->defaults[k] != NULL; k += 2)
+            fprintf(out, "%s --%s %s", k > 0 && k % 8 == 0 ? "\n   " : "", m->defaults[k], m->defaults[k + 1]);
+        fputc('\n', out);
+    }
+}
+
 const struct verb verb_train = {
     .name = "train",
     .args = "MODEL [--data DATA] [options] | --resume RUN",
@@ -68,9 +80,8 @@ const struct verb verb_train = {
                "says about itself goes into a folder below runs/ (runs/latest is the newest):\n"
                "config.json, summary.json, metrics.jsonl, log.txt, checkpoints/ and events/\n"
                "for TensorBoard. Ctrl-C saves and stops; --resume goes on where it stopped and\n"
-               "ends with the very bits of a run that was never interrupted.\n"
-               "\n"
-               "Models: softmax (default data mnist, batch 100, sgd 0.01, 10 epochs).",
+               "ends with the very bits of a run that was never interrupted.",
+    .list = list_models,
     .examples = "yoke train softmax --data mnist --target-loss 0.35\n"
                 "yoke train softmax --data fashion-mnist --optimizer adam --epochs 20\n"
                 "yoke train softmax --schedule warmup:500,cosine:6000 --lr 0.1 --json\n"

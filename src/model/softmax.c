@@ -219,7 +219,7 @@ static const char *const DEFAULTS[] = {"data", "mnist", "batch", "100", "optimiz
 
 const struct yk_model_ops yk_model_softmax = {
     .name = "softmax",
-    .help = "softmax regression on any dense labelled set; starts at zero",
+    .help = "softmax regression on any dense labelled set",
     .defaults = DEFAULTS,
     .open = model_open,
     .close = model_close,

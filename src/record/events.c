@@ -7,7 +7,7 @@
  *
  *     Event             1 wall_time double   2 step int64   then one of
  *                       3 file_version text ("brain.Event:2", always and only the first record)
- *                       4 graph_def bytes    5 summary
+ *                       4 graph_def bytes    5 summary    7 session_log { 1 status (1: start) }
  *     Summary           1 value (repeated)
  *     Summary.Value     1 tag   2 simple_value float   8 tensor   9 metadata
  *     SummaryMetadata   1 plugin_data { 1 plugin_name }   4 data_class (2: tensor)
@@ -34,7 +34,7 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "lengths, checksums and tensors are stored as they are in memory");
 
-enum { BUCKETS = 30, DT_DOUBLE = 2, DATA_CLASS_TENSOR = 2, GRAPH_PRODUCER = 22 };
+enum { BUCKETS = 30, DT_DOUBLE = 2, DATA_CLASS_TENSOR = 2, GRAPH_PRODUCER = 22, SESSION_START = 1 };
 
 struct yk_events {
     struct yk_append file;
@@ -200,6 +200,14 @@ void yk_events_graph(struct yk_events *ev, const struct yk_graph_node *node, siz
     yk_pb_message(&ev->summary, 4, &ev->value);
     begin_event(ev, 0, yk_wall());
     yk_pb_message(&ev->event, 4, &ev->summary);
+    put_record(ev);
+}
+
+void yk_events_restart(struct yk_events *ev, uint64_t step)
+{
+    begin_event(ev, step, yk_wall());
+    yk_pb_varint(fresh(&ev->part), 1, SESSION_START);
+    yk_pb_message(&ev->event, 7, &ev->part);
     put_record(ev);
 }
 

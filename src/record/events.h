@@ -29,6 +29,9 @@ struct yk_graph_node {
 };
 void yk_events_graph(struct yk_events *ev, const struct yk_graph_node *node, size_t n);
 
+/* A resumed run goes on at `step`: readers forget what an earlier start wrote from there on. */
+void yk_events_restart(struct yk_events *ev, uint64_t step);
+
 yk_code yk_events_flush(struct yk_events *ev, struct yk_error *e);
 yk_code yk_events_close(struct yk_events *ev, struct yk_error *e); /* NULL is fine */
 

@@ -179,6 +179,8 @@ static yk_code open_run(struct yk_session *s, struct yk_error *e)
                     s->run.dir, (unsigned long long)s->now.step);
     if (rc == YK_OK)
         rc = yk_metrics_open(&s->metrics, &s->run, "worker-0", s->now.step, e);
+    if (rc == YK_OK && s->resumed)
+        yk_events_restart(yk_metrics_events(s->metrics), s->now.step + 1);
     if (rc == YK_OK && !found)
         s->ops->graph(s->model, yk_metrics_events(s->metrics));
     if (rc == YK_OK)
