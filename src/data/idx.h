@@ -15,8 +15,8 @@ struct yk_idx {
     uint32_t dim[YK_IDX_DIMS];
     bool gzip;      /* the file was compressed */
     uint64_t bytes; /* length of the elements: product of dims times element size */
-    uint8_t
-        *data; /* the elements, big-endian as in the file, 64-byte aligned, YK_ROW_SLACK zero bytes behind; NULL after _head */
+    /* The elements, big-endian as in the file, 64-byte aligned, YK_ROW_SLACK zero bytes behind; NULL after _head. */
+    uint8_t *data;
 };
 
 /* The header alone, checked against the length of the file (for .gz: against what the compressed length allows). */

@@ -37,9 +37,6 @@ enum { GROUP = 10 };
 #endif
 enum { BLOCK = 8, STRIP_MOST = 56, LANES = 16 }; /* a strip: at most so many blocks; 56 * 10 classes * 32 bytes = 18 kB */
 
-typedef float vec __attribute__((vector_size(4 * BLOCK)));
-typedef float vec_u __attribute__((vector_size(4 * BLOCK), aligned(4)));
-typedef uint8_t bytes_u __attribute__((vector_size(BLOCK), aligned(1)));
 typedef float wide __attribute__((vector_size(4 * LANES)));
 typedef int32_t wide_i __attribute__((vector_size(4 * LANES)));
 typedef float half __attribute__((vector_size(2 * LANES)));
@@ -98,19 +95,91 @@ size_t yk_softmax_scratch(uint32_t features, uint32_t classes)
 }
 #endif
 
-/* Spelled out for AVX, where the compiler's own conversion of bytes takes the long way round. */
-INLINE vec load_pixels(const uint8_t *x)
-{
+/* A block of 8 floats and what is done with it. Without AVX it is a pair: the compiler keeps a vector that is wider than the
+ * machine's in memory, and would do so with every accumulator. Bytes are widened by hand, because left alone they take the way
+ * through scalars. */
 #if defined(YK_ISA_plain)
-    return __builtin_convertvector(*(const bytes_u *)x, vec);
-#else
-    return (vec)_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)x)));
-#endif
+typedef float quad_u __attribute__((vector_size(16), aligned(4)));
+typedef struct {
+    quad low, high;
+} vec;
+
+INLINE vec load(const float *p)
+{
+    return (vec){*(const quad_u *)p, *(const quad_u *)(p + 4)};
 }
 
-INLINE float sum8(vec v)
+INLINE void store(float *p, vec v)
 {
-    quad q = __builtin_shufflevector(v, v, 0, 1, 2, 3) + __builtin_shufflevector(v, v, 4, 5, 6, 7);
+    *(quad_u *)p = v.low;
+    *(quad_u *)(p + 4) = v.high;
+}
+
+INLINE vec add_product(vec sum, vec a, vec b)
+{
+    return (vec){sum.low + a.low * b.low, sum.high + a.high * b.high};
+}
+
+INLINE vec all(float x)
+{
+    return (vec){(quad){x, x, x, x}, (quad){x, x, x, x}};
+}
+
+INLINE vec load_pixels(const uint8_t *x)
+{
+    typedef uint64_t longs __attribute__((vector_size(16)));
+    typedef uint8_t bytes __attribute__((vector_size(16)));
+    typedef uint16_t shorts __attribute__((vector_size(16)));
+    typedef int32_t ints __attribute__((vector_size(16)));
+    longs eight = {0};
+    memcpy(&eight, x, BLOCK);
+    bytes b = (bytes)eight, none = {0};
+    shorts s = (shorts)__builtin_shufflevector(b, none, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23), zero = {0};
+    return (vec){__builtin_convertvector((ints)__builtin_shufflevector(s, zero, 0, 8, 1, 9, 2, 10, 3, 11), quad),
+                 __builtin_convertvector((ints)__builtin_shufflevector(s, zero, 4, 12, 5, 13, 6, 14, 7, 15), quad)};
+}
+
+INLINE quad fold(vec v)
+{
+    return v.low + v.high;
+}
+#else
+typedef float vec __attribute__((vector_size(4 * BLOCK)));
+typedef float vec_u __attribute__((vector_size(4 * BLOCK), aligned(4)));
+
+INLINE vec load(const float *p)
+{
+    return *(const vec_u *)p;
+}
+
+INLINE void store(float *p, vec v)
+{
+    *(vec_u *)p = v;
+}
+
+INLINE vec add_product(vec sum, vec a, vec b)
+{
+    return sum + a * b;
+}
+
+INLINE vec all(float x)
+{
+    return (vec){x, x, x, x, x, x, x, x};
+}
+
+INLINE vec load_pixels(const uint8_t *x)
+{
+    return (vec)_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)x)));
+}
+
+INLINE quad fold(vec v)
+{
+    return __builtin_shufflevector(v, v, 0, 1, 2, 3) + __builtin_shufflevector(v, v, 4, 5, 6, 7);
+}
+#endif
+
+INLINE float sum4(quad q)
+{
     q += __builtin_shufflevector(q, q, 2, 3, 0, 1);
     return q[0] + q[1];
 }
@@ -118,7 +187,7 @@ INLINE float sum8(vec v)
 INLINE float sum16(wide v)
 {
     half h = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) + __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
-    return sum8((vec)h);
+    return sum4(__builtin_shufflevector(h, h, 0, 1, 2, 3) + __builtin_shufflevector(h, h, 4, 5, 6, 7));
 }
 
 /* Lane by lane: yes where the mask is all ones, no where it is zero. */
@@ -202,18 +271,21 @@ static void transpose64(const uint64_t *in, uint64_t *out)
 /* z[0..count) += the blocks of one row that `mask` names, times their packed weights. */
 INLINE void forward_row(const uint8_t *x, uint64_t mask, const float *packed, size_t stride, float *z, const size_t count)
 {
-    vec acc[GROUP] = {{0}};
+    vec acc[GROUP];
+#pragma GCC unroll 16
+    for (size_t c = 0; c < count; c++)
+        acc[c] = all(0);
     for (; mask != 0; mask &= mask - 1) {
         size_t b = (size_t)__builtin_ctzll(mask);
         const float *w = packed + b * stride;
         vec v = load_pixels(x + b * BLOCK);
 #pragma GCC unroll 16
         for (size_t c = 0; c < count; c++)
-            acc[c] += v * *(const vec *)(w + c * BLOCK);
+            acc[c] = add_product(acc[c], v, load(w + c * BLOCK));
     }
 #pragma GCC unroll 16
     for (size_t c = 0; c < count; c++)
-        z[c] += sum8(acc[c]);
+        z[c] += sum4(fold(acc[c]));
 }
 
 /* dW[0..count)[block] (+)= sum over the rows of `rows` of x[row][block] * dz[row][c]. */
@@ -224,18 +296,18 @@ INLINE void backward_block(const struct yk_softmax_pass *p, const uint32_t *row,
     vec acc[GROUP];
 #pragma GCC unroll 16
     for (size_t c = 0; c < count; c++)
-        acc[c] = fresh ? (vec){0} : *(const vec_u *)(grad + c * features);
+        acc[c] = fresh ? all(0) : load(grad + c * features);
     for (; rows != 0; rows &= rows - 1) {
         size_t i = (size_t)__builtin_ctzll(rows);
         const float *d = dz + i * pad;
         vec v = load_pixels(p->pixels + row[i] * features + pixel);
 #pragma GCC unroll 16
         for (size_t c = 0; c < count; c++)
-            acc[c] += v * d[c];
+            acc[c] = add_product(acc[c], v, all(d[c]));
     }
 #pragma GCC unroll 16
     for (size_t c = 0; c < count; c++)
-        *(vec_u *)(grad + c * features) = acc[c];
+        store(grad + c * features, acc[c]);
 }
 
 /* The two inner loops with the number of classes as a constant, so that the accumulators are registers. They stay functions of
@@ -285,7 +357,7 @@ static void pack_weights(const struct yk_softmax_pass *p, const struct scratch *
         const float *w = p->weight + block * BLOCK;
         float *to = s->packed + block * p->classes * BLOCK;
         for (size_t c = 0; c < p->classes; c++)
-            *(vec *)(to + c * BLOCK) = *(const vec_u *)(w + c * p->features);
+            store(to + c * BLOCK, load(w + c * p->features));
     }
 }
 

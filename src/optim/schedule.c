@@ -90,5 +90,5 @@ double yk_schedule_at(const struct yk_schedule *s, double lr, uint64_t step)
         rate = t >= s->every ? s->floor : s->floor + (lr - s->floor) * (1 + cos(M_PI * t / s->every)) / 2;
         break;
     }
-    return t < s->warmup ? rate * (t + 1) / s->warmup : rate;
+    return t < s->warmup ? rate * fmin((t + 1) / s->warmup, 1) : rate;
 }

@@ -1,0 +1,67 @@
+/* model_test.c - the list of models: each can be found, opened for a small set, and steps; its defaults come in pairs. */
+#include "model/model.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void ready(struct yk_sink *s, size_t lo, size_t hi)
+{
+    (void)s, (void)lo, (void)hi;
+}
+
+static void test_list(void **state)
+{
+    (void)state;
+    _Alignas(64) uint8_t pixels[4 * 16 + YK_ROW_SLACK] = {9, 0, 200};
+    uint8_t labels[4] = {0, 1, 2, 1};
+    const uint32_t row[4] = {0, 1, 2, 3};
+    const struct yk_dataset set = {.name = "small",
+                                   .rows = 4,
+                                   .features = 16,
+                                   .classes = 3,
+                                   .shape = {4, 4, 1},
+                                   .pixels = pixels,
+                                   .labels = labels,
+                                   .scale = 1.0f / 255};
+    const struct yk_batch batch = {.set = &set, .n = 4, .row = row};
+    unsigned n = 0;
+    for (; yk_model_at(n) != NULL; n++) {
+        const struct yk_model_ops *ops = yk_model_at(n);
+        struct yk_model *m;
+        struct yk_work *w;
+        struct yk_params params;
+        struct yk_error e;
+        assert_ptr_equal(yk_model_find(ops->name), ops);
+        assert_true(ops->help[0] != '\0' && strlen(ops->name) < YK_NAME);
+        size_t words = 0;
+        while (ops->defaults[words] != NULL)
+            words++;
+        assert_int_equal(words % 2, 0);
+        assert_int_equal(ops->open(&m, &set, &e), YK_OK);
+        assert_int_equal(ops->layout(m, &params, 1, &e), YK_OK);
+        assert_int_equal(ops->work_open(&w, m, 1, "auto", &e), YK_OK);
+        struct yk_sink sink = {.grad = yk_floats(params.count), .ready = ready};
+        assert_non_null(sink.grad);
+        assert_true(isfinite(ops->step(w, &params, &batch, &sink)));
+        yk_floats_free(sink.grad);
+        ops->work_close(w);
+        ops->work_close(NULL);
+        yk_params_release(&params);
+        ops->close(m);
+    }
+    assert_true(n >= 1);
+    assert_null(yk_model_at(n + 1));
+    assert_null(yk_model_find("softma"));
+    assert_null(yk_model_find("softmaxx"));
+    assert_null(yk_model_find(""));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_list)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,196 @@
+/* optim_test.c - every optimizer of the list against its formula in double over a thousand random steps, and what all of them
+ * promise: ranges are independent, state lies in the slots, the scale divides the gradient once. */
+#include "optim/optim.h"
+
+#include "base/rng.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { N = 77, STEPS = 1000 }; /* N: no multiple of any vector */
+
+static const struct yk_update CONSTANTS = {.momentum = 0.9f, .beta2 = 0.999f, .eps = 1e-8f};
+
+/* The formulas as people write them; m and v are whatever the optimizer calls its state. */
+static void reference(const char *name, const struct yk_update *u, double *w, double g, double *m, double *v)
+{
+    double lr = (double)u->lr, mu = (double)u->momentum, b2 = (double)u->beta2, eps = (double)u->eps, t = (double)u->step + 1;
+    g *= (double)u->scale;
+    if (strcmp(name, "sgd") == 0) {
+        *w -= lr * g;
+    } else if (strcmp(name, "momentum") == 0) {
+        *m = mu * *m + g;
+        *w -= lr * *m;
+    } else if (strcmp(name, "adagrad") == 0) {
+        *m += g * g;
+        *w -= lr * g / (sqrt(*m) + eps);
+    } else if (strcmp(name, "adam") == 0) {
+        *m = mu * *m + (1 - mu) * g;
+        *v = b2 * *v + (1 - b2) * g * g;
+        *w -= lr * (*m / (1 - pow(mu, t))) / (sqrt(*v / (1 - pow(b2, t))) + eps);
+    } else {
+        fail_msg("'%s' is new: its formula belongs here", name);
+    }
+}
+
+struct state {
+    float w[N], slot[YK_SLOTS][N];
+};
+
+static void begin(struct state *s, struct yk_rng *r)
+{
+    memset(s, 0, sizeof *s);
+    for (int i = 0; i < N; i++)
+        s->w[i] = (float)(yk_rng_unit(r) - 0.5);
+}
+
+static void apply(const struct yk_optimizer_ops *o, const struct yk_update *u, struct state *s, const float *g, size_t lo,
+                  size_t hi)
+{
+    float *slot[YK_SLOTS];
+    for (unsigned k = 0; k < YK_SLOTS; k++)
+        slot[k] = k < o->slots ? s->slot[k] + lo : NULL; /* one that it does not have is not there to touch */
+    o->apply(u, s->w + lo, g + lo, slot, hi - lo);
+}
+
+static void random_gradient(struct yk_rng *r, float *g)
+{
+    for (int i = 0; i < N; i++)
+        g[i] = (float)((yk_rng_unit(r) - 0.4) * pow(10, yk_rng_unit(r) * 4 - 1)); /* of many sizes, with a drift */
+}
+
+static void test_formulas(void **state)
+{
+    (void)state;
+    for (unsigned k = 0; yk_optimizer_at(k) != NULL; k++) {
+        const struct yk_optimizer_ops *o = yk_optimizer_at(k);
+        struct yk_rng r;
+        struct state s;
+        double w[N], m[N] = {0}, v[N] = {0}, path[N] = {0};
+        yk_rng_init(&r, 3, k, 0, 0);
+        begin(&s, &r);
+        for (int i = 0; i < N; i++)
+            w[i] = (double)s.w[i];
+        for (uint64_t step = 0; step < STEPS; step++) {
+            float g[N];
+            struct yk_update u = CONSTANTS;
+            u.lr = (float)o->lr;
+            u.scale = 1.0f / 64;
+            u.step = step;
+            random_gradient(&r, g);
+            apply(o, &u, &s, g, 0, N);
+            for (int i = 0; i < N; i++) {
+                double before = w[i];
+                reference(o->name, &u, &w[i], (double)g[i], &m[i], &v[i]);
+                path[i] += fabs(w[i] - before);
+                double off = fabs((double)s.w[i] - w[i]);
+                if (!(off <= 2e-6 * (path[i] + 1)))
+                    fail_msg("%s, step %d: %.9g, not %.9g", o->name, (int)step, (double)s.w[i], w[i]);
+            }
+        }
+        assert_true(path[0] > 0.1); /* it did move */
+    }
+}
+
+/* Updating two halves, or one by one, is updating the whole, bit for bit; what lies outside a range stays. */
+static void test_ranges(void **state)
+{
+    (void)state;
+    for (unsigned k = 0; yk_optimizer_at(k) != NULL; k++) {
+        const struct yk_optimizer_ops *o = yk_optimizer_at(k);
+        struct yk_rng r;
+        struct state whole, halves, single, before;
+        yk_rng_init(&r, 4, k, 0, 0);
+        begin(&whole, &r);
+        halves = single = whole;
+        for (uint64_t step = 0; step < 50; step++) {
+            float g[N];
+            struct yk_update u = CONSTANTS;
+            u.lr = 0.05f;
+            u.scale = 1.0f / 7;
+            u.step = step;
+            random_gradient(&r, g);
+            size_t cut = 1 + yk_rng_below(&r, N - 1);
+            apply(o, &u, &whole, g, 0, N);
+            before = halves;
+            apply(o, &u, &halves, g, cut, N);
+            assert_memory_equal(halves.w, before.w, cut * sizeof(float));
+            for (unsigned j = 0; j < YK_SLOTS; j++)
+                assert_memory_equal(halves.slot[j], before.slot[j], cut * sizeof(float));
+            before = halves;
+            apply(o, &u, &halves, g, 0, cut);
+            assert_memory_equal(halves.w + cut, before.w + cut, (N - cut) * sizeof(float));
+            apply(o, &u, &halves, g, cut, cut); /* nothing */
+            for (size_t i = 0; i < N; i++)
+                apply(o, &u, &single, g, i, i + 1);
+            assert_memory_equal(&whole, &halves, sizeof whole);
+            assert_memory_equal(&whole, &single, sizeof whole);
+        }
+        assert_memory_not_equal(whole.w, before.w, sizeof whole.w);
+    }
+}
+
+/* The gradient is a sum; scale is 1 / examples. Powers of two make both ways round alike. */
+static void test_scale(void **state)
+{
+    (void)state;
+    for (unsigned k = 0; yk_optimizer_at(k) != NULL; k++) {
+        const struct yk_optimizer_ops *o = yk_optimizer_at(k);
+        struct yk_rng r;
+        struct state sum, mean;
+        yk_rng_init(&r, 5, k, 0, 0);
+        begin(&sum, &r);
+        mean = sum;
+        for (uint64_t step = 0; step < 20; step++) {
+            float g[N], many[N];
+            struct yk_update u = CONSTANTS, v;
+            u.lr = 0.1f;
+            u.scale = 1;
+            u.step = step;
+            v = u;
+            v.scale = 1.0f / 128;
+            random_gradient(&r, g);
+            for (int i = 0; i < N; i++)
+                many[i] = g[i] * 128;
+            apply(o, &u, &mean, g, 0, N);
+            apply(o, &v, &sum, many, 0, N);
+        }
+        assert_memory_equal(&sum, &mean, sizeof sum);
+    }
+}
+
+static void test_list(void **state)
+{
+    (void)state;
+    unsigned n = 0;
+    for (; yk_optimizer_at(n) != NULL; n++) {
+        const struct yk_optimizer_ops *o = yk_optimizer_at(n);
+        assert_ptr_equal(yk_optimizer_find(o->name), o);
+        assert_true(o->slots <= YK_SLOTS && o->lr > 0 && o->help[0] != '\0');
+        for (unsigned k = 0; k < YK_SLOTS; k++) { /* names in a checkpoint: there, and different */
+            assert_int_equal(o->slot[k] != NULL, k < o->slots);
+            assert_true(k == 0 || k >= o->slots || strcmp(o->slot[0], o->slot[k]) != 0);
+        }
+    }
+    assert_true(n >= 4);
+    assert_null(yk_optimizer_at(n + 1));
+    assert_null(yk_optimizer_find("adamw"));
+    assert_null(yk_optimizer_find(""));
+    assert_null(yk_optimizer_find("SGD"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_formulas),
+        cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_scale),
+        cmocka_unit_test(test_list),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

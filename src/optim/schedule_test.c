@@ -1,0 +1,142 @@
+/* schedule_test.c - the grammar, accepted and refused, and every shape at the steps where it turns. */
+#include "optim/optim.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static double rate(const char *text, double lr, uint64_t step)
+{
+    struct yk_schedule s;
+    struct yk_error e = {0};
+    if (yk_schedule_parse(text, &s, &e) != YK_OK)
+        fail_msg("%s", e.text);
+    return yk_schedule_at(&s, lr, step);
+}
+
+static void test_shapes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t step;
+        double expected; /* for lr = 2 */
+    } AT[] = {
+        {"constant", 0, 2},
+        {"constant", UINT64_MAX, 2},
+        {"staircase:0.5:1000", 0, 2},
+        {"staircase:0.5:1000", 999, 2},
+        {"staircase:0.5:1000", 1000, 1},
+        {"staircase:0.5:1000", 1999, 1},
+        {"staircase:0.5:1000", 3000, 0.25},
+        {"staircase:0.5:2.5", 2, 2}, /* every is a real number: stairs at 2.5, 5, 7.5 */
+        {"staircase:0.5:2.5", 3, 1},
+        {"staircase:0.5:2.5", 4, 1},
+        {"staircase:0.5:2.5", 5, 0.5},
+        {"staircase:0.5:2.5", 7, 0.5},
+        {"staircase:0.5:2.5", 8, 0.25},
+        {"exponential:0.25:1000", 0, 2},
+        {"exponential:0.25:1000", 500, 1},
+        {"exponential:0.25:1000", 1, 1.9972293321},
+        {"exponential:0.25:1000", 1500, 0.25},
+        {"exponential:2:10", 20, 8}, /* may rise */
+        {"cosine:1000", 0, 2},
+        {"cosine:1000", 250, 1.7071067812},
+        {"cosine:1000", 500, 1},
+        {"cosine:1000", 1000, 0},
+        {"cosine:1000", 1500, 0}, /* and stays */
+        {"cosine:1000:0.5", 0, 2},
+        {"cosine:1000:0.5", 500, 1.25},
+        {"cosine:1000:0.5", 1000, 0.5},
+        {"cosine:1000:0.5", 123456, 0.5},
+        {"cosine:1000:0", 1000, 0},
+        {"warmup:4", 0, 0.5}, /* equal parts, the first step is not zero, the fourth is whole */
+        {"warmup:4", 1, 1},
+        {"warmup:4", 2, 1.5},
+        {"warmup:4", 3, 2},
+        {"warmup:4", 4, 2},
+        {"warmup:4,constant", 2, 1.5},
+        {"warmup:4,staircase:0.5:2", 1, 1}, /* times the shape, which has begun */
+        {"warmup:4,staircase:0.5:2", 2, 0.75},
+        {"warmup:4,staircase:0.5:2", 3, 1},
+        {"warmup:4,staircase:0.5:2", 4, 0.5},
+        {"warmup:100,cosine:1000:0.5", 500, 1.25},
+    };
+    for (size_t i = 0; i < sizeof AT / sizeof AT[0]; i++) {
+        double got = rate(AT[i].text, 2, AT[i].step);
+        if (!(fabs(got - AT[i].expected) <= 1e-8))
+            fail_msg("%s at %llu: %.10g, not %.10g", AT[i].text, (unsigned long long)AT[i].step, got, AT[i].expected);
+    }
+}
+
+/* A rate never lies above the one the user gave, whatever the length of the warm-up. */
+static void test_warmup_stays_below(void **state)
+{
+    (void)state;
+    static const char *const TEXT[] = {"warmup:0.5", "warmup:1", "warmup:2.5", "warmup:3.9,cosine:100"};
+    for (size_t i = 0; i < sizeof TEXT / sizeof TEXT[0]; i++)
+        for (uint64_t step = 0; step < 10; step++)
+            assert_true(rate(TEXT[i], 2, step) <= 2);
+}
+
+static void test_refuses(void **state)
+{
+    (void)state;
+    static const char *const BAD[] = {
+        "",
+        "linear",
+        "Constant",
+        "constant ",
+        "constant:1",
+        "constantly",
+        "staircase",
+        "staircase:0.5",
+        "staircase:0.5:",
+        "staircase:0.5:0",
+        "staircase:0:1000",
+        "staircase:-1:1000",
+        "staircase:0.5:1000:1",
+        "staircase:0.5,1000",
+        "staircase:nan:1000",
+        "staircase:0.5:inf",
+        "staircase:x:1000",
+        "exponential",
+        "exponential:0.96",
+        "exponential:0.96:-5",
+        "exponential:0.96:1000x",
+        "cosine",
+        "cosine:",
+        "cosine:0",
+        "cosine:1000:",
+        "cosine:1000:-0.1",
+        "cosine:1000:0.1:2",
+        "warmup",
+        "warmup:",
+        "warmup:0",
+        "warmup:-3",
+        "warmup:10,",
+        "warmup:10constant",
+        "warmup:10,warmup:10",
+        "warmup:10,staircase",
+        "cosine:10,warmup:10",
+    };
+    for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++) {
+        struct yk_schedule s = {.warmup = 42};
+        struct yk_error e = {0};
+        if (yk_schedule_parse(BAD[i], &s, &e) != YK_USAGE)
+            fail_msg("'%s' was taken for a schedule", BAD[i]);
+        assert_non_null(strstr(e.text, BAD[i]));
+        assert_non_null(strstr(e.hint, "cosine:STEPS"));
+        assert_true(s.warmup == 42); /* untouched */
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_shapes), cmocka_unit_test(test_warmup_stays_below),
+                                       cmocka_unit_test(test_refuses)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
