@@ -9,6 +9,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void csv_row(struct yk_buf *text, uint32_t row, const float *p, uint32_t classes)
+{
+    uint32_t best = 0;
+    for (uint32_t c = 1; c < classes; c++)
+        best = p[c] > p[best] ? c : best;
+    yk_buf_format(text, "%u,%u", row, best);
+    for (uint32_t c = 0; c < classes; c++)
+        yk_buf_format(text, ",%.6g", (double)p[c]);
+    yk_buf_text(text, "\n");
+}
+
+/* What has gathered, to the file or to standard output. */
+static yk_code drain(struct yk_outfile *file, struct yk_buf *text, struct yk_error *e)
+{
+    yk_code rc = YK_OK;
+    if (text->failed)
+        rc = yk_fail_memory(e, text->len);
+    else if (file->fd >= 0)
+        rc = yk_outfile_write(file, text->data, text->len, e);
+    else if (fwrite(text->data, 1, text->len, stdout) != text->len)
+        rc = yk_fail_errno(e, YK_FAILED, "cannot write to standard output");
+    yk_buf_clear(text);
+    return rc;
+}
+
 /* row,label,p0,p1,... */
 static yk_code write_csv(const char *path, const float *prob, uint32_t rows, uint32_t classes, struct yk_error *e)
 {
@@ -22,31 +47,17 @@ static yk_code write_csv(const char *path, const float *prob, uint32_t rows, uin
     for (uint32_t c = 0; c < classes; c++)
         yk_buf_format(&text, ",p%u", c);
     yk_buf_text(&text, "\n");
-    for (uint32_t i = 0; i <= rows && rc == YK_OK; i++) {
-        const float *p = prob + (size_t)i * classes;
-        if (i < rows) {
-            uint32_t best = 0;
-            for (uint32_t c = 1; c < classes; c++)
-                best = p[c] > p[best] ? c : best;
-            yk_buf_format(&text, "%u,%u", i, best);
-            for (uint32_t c = 0; c < classes; c++)
-                yk_buf_format(&text, ",%.6g", (double)p[c]);
-            yk_buf_text(&text, "\n");
-        }
-        if (text.failed)
-            rc = yk_fail_memory(e, text.len);
-        else if ((i == rows || text.len >= CHUNK) && path != NULL)
-            rc = yk_outfile_write(&file, text.data, text.len, e);
-        else if ((i == rows || text.len >= CHUNK) && fwrite(text.data, 1, text.len, stdout) != text.len)
-            rc = yk_fail_errno(e, YK_FAILED, "cannot write to standard output");
-        if (i == rows || text.len >= CHUNK)
-            yk_buf_clear(&text);
+    for (uint32_t i = 0; i < rows && rc == YK_OK; i++) {
+        csv_row(&text, i, prob + (size_t)i * classes, classes);
+        if (text.failed || text.len >= CHUNK)
+            rc = drain(&file, &text, e);
     }
+    if (rc == YK_OK)
+        rc = drain(&file, &text, e);
     yk_buf_release(&text);
     if (path != NULL && rc == YK_OK)
         return yk_outfile_commit(&file, e);
-    if (path != NULL)
-        yk_outfile_abort(&file);
+    yk_outfile_abort(&file);
     return rc;
 }
 
@@ -66,15 +77,20 @@ static yk_code run(struct call *call, struct yk_error *e)
     rc = yk_data_open_test(data, &set, e);
     if (rc == YK_OK)
         rc = yk_trained_fits(&t, &set, e);
+    if (rc != YK_OK)
+        goto out;
     size_t bytes = sizeof(float) * set.rows * t.shape.classes;
-    if (rc == YK_OK && (prob = malloc(bytes + 1)) == NULL)
+    prob = malloc(bytes + 1);
+    if (prob == NULL) {
         rc = yk_fail_memory(e, bytes);
-    if (rc == YK_OK)
-        rc = yk_trained_score(&t, &set, &score, prob, e);
+        goto out;
+    }
+    rc = yk_trained_score(&t, &set, &score, prob, e);
     if (rc == YK_OK)
         rc = write_csv(o->output, prob, set.rows, t.shape.classes, e);
     if (rc == YK_OK && o->output != NULL && !o->quiet)
         fprintf(stderr, "yoke: %u predictions in '%s'\n", set.rows, o->output);
+out:
     free(prob);
     yk_dataset_release(&set);
     yk_trained_close(&t);

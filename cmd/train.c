@@ -48,9 +48,12 @@ static yk_code run(struct call *call, struct yk_error *e)
     catch_signals();
     yk_code rc = yoke_train(training, &error) == YOKE_OK ? YK_OK : fail(&error, e);
     if (rc == YK_OK) {
-        char *text = call->config->o.json && !call->config->o.dry_run ? yoke_summary(training) : yoke_report(training);
+        bool json = call->config->o.json && !call->config->o.dry_run;
+        char *text = json ? yoke_summary(training) : yoke_report(training);
         if (text != NULL)
-            puts(text);
+            fputs(text, stdout);
+        if (json)
+            putchar('\n');
         free(text);
     }
     signal(SIGINT, SIG_DFL);

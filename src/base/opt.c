@@ -4,6 +4,7 @@
 #include "base/opt.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +43,7 @@ bool yk_choice_has(const char *choices, const char *word)
     size_t n = strlen(word);
     for (const char *p = choices; p != NULL; p = strchr(p, '|')) {
         p += *p == '|';
-        if (n > 0 && strncmp(p, word, n) == 0 && (p[n] == '|' || p[n] == '\0'))
+        if (n > 0 && n == strcspn(p, "|") && strncmp(p, word, n) == 0)
             return true;
     }
     return false;
@@ -54,7 +55,7 @@ static unsigned distance(const char *a, const char *b)
     enum { MOST = 32 };
     size_t n = strlen(a), m = strlen(b);
     if (n > MOST || m > MOST)
-        return MOST;
+        return UINT_MAX; /* no option is that long */
     unsigned d[MOST + 1][MOST + 1];
     for (size_t i = 0; i <= n; i++)
         for (size_t j = 0; j <= m; j++) {

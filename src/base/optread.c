@@ -97,7 +97,8 @@ yk_code yk_opts_args(struct yk_opts *o, uint32_t verb, const char *verb_name, in
 
 struct reading {
     struct yk_opts *o;
-    const char *what;
+    const char *at; /* what is left of the text */
+    int line;       /* the one handed out last, from 1 */
     uint32_t verb;
     uint32_t (*verb_of)(const char *name);
     enum yk_origin origin;
@@ -105,7 +106,22 @@ struct reading {
     struct yk_error error;
 };
 
-/* inih calls this for every `name = value`; 0 stops and makes it report the line. */
+/* inih's reader: the next line (none is longer than it takes), or the end after a bad entry: inih itself would go on. */
+static char *next_line(char *out, int size, void *arg)
+{
+    struct reading *r = arg;
+    size_t n = strcspn(r->at, "\n");
+    n += r->at[n] == '\n';
+    if (n == 0 || n >= (size_t)size || r->rc != YK_OK)
+        return NULL;
+    memcpy(out, r->at, n);
+    out[n] = '\0';
+    r->at += n;
+    r->line++;
+    return out;
+}
+
+/* inih calls this for every `name = value`; 0 makes it report the line, if no line before was bad. */
 static int entry(void *arg, const char *section, const char *name, const char *value)
 {
     struct reading *r = arg;
@@ -132,11 +148,11 @@ yk_code yk_opts_ini_text(struct yk_opts *o, const char *text, const char *what, 
             return yk_fail(e, YK_USAGE, "'%s' line %d is longer than %d characters", what, line, LINE_MOST);
         p += len + (p[len] == '\n');
     }
-    struct reading r = {.o = o, .what = what, .verb = verb, .verb_of = verb_of, .origin = origin};
-    int bad = ini_parse_string(text, entry, &r);
+    struct reading r = {.o = o, .at = text, .verb = verb, .verb_of = verb_of, .origin = origin};
+    int bad = ini_parse_stream(next_line, &r, entry, &r);
     if (bad == 0)
         return YK_OK;
-    if (r.rc == YK_OK) /* not an entry at all */
+    if (r.rc == YK_OK || bad < r.line) /* not an entry at all */
         return yk_fail(e, YK_USAGE, "'%s' line %d is neither 'key = value' nor '[section]'", what, bad);
     yk_fail(e, YK_USAGE, "'%s' line %d: %.300s", what, bad, r.error.text);
     if (r.error.hint[0] != '\0')

@@ -212,6 +212,10 @@ static yk_code open_folder(const char *folder, const char *name, struct yk_datas
 static yk_code find_labels_beside(const char *images, char labels[YK_PATH_MAX], struct yk_error *e)
 {
     const char *slash = strrchr(images, '/'), *base = slash ? slash + 1 : images, *word = NULL;
+    struct yk_idx head;
+    yk_code rc = yk_idx_head(images, &head, e); /* a file of another kind altogether should hear that first */
+    if (rc != YK_OK)
+        return rc;
     for (const char *p = base; (p = strstr(p, "images")) != NULL; p++)
         word = p;
     if (word == NULL) {
@@ -222,7 +226,7 @@ static yk_code find_labels_beside(const char *images, char labels[YK_PATH_MAX], 
     char stem[YK_PATH_MAX];
     const char *rest = word + strlen("images"), *idx = strstr(rest, "idx");
     int middle = idx != NULL && idx > rest ? (int)(idx - rest) - 1 : 0;
-    yk_code rc = yk_path(stem, e, "%.*slabels%.*s", (int)(word - images), images, middle, rest);
+    rc = yk_path(stem, e, "%.*slabels%.*s", (int)(word - images), images, middle, rest);
     if (rc == YK_OK)
         rc = find_labels(stem, labels, e);
     if (rc == YK_OK && labels[0] == '\0') {

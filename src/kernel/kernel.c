@@ -49,13 +49,16 @@ const struct yk_kernels *yk_kernels_at(unsigned i)
 
 yk_code yk_kernels_pick(const char *name, const struct yk_kernels **out, struct yk_error *e)
 {
-    const struct yk_kernels *best = NULL;
+    const struct yk_kernels *best = &yk_kernels_plain;
+    bool found = strcmp(name, "auto") == 0;
     for (unsigned i = 0; yk_kernels_at(i) != NULL; i++) {
         best = yk_kernels_at(i);
-        if (strcmp(best->name, name) == 0)
+        if (strcmp(best->name, name) == 0) {
+            found = true;
             break;
+        }
     }
-    if (strcmp(name, "auto") != 0 && strcmp(best->name, name) != 0) {
+    if (!found) {
         yk_fail(e, YK_USAGE, "--isa: this CPU cannot run '%s'", name);
         yk_hint(e, "the best it can run is '%s'; 'auto' picks that", best->name);
         return YK_USAGE;

@@ -161,9 +161,11 @@ static void test_threads(void **state)
             assert_memory_equal(prob[t], prob[0], N[k] * CLASSES * sizeof(float)); /* a row does not see its neighbours */
             for (size_t i = 0; i < r[0].params.count; i++)
                 assert_true(fabsf(r[t].sink.grad[i] - r[0].sink.grad[i]) < 2e-5f * (float)N[k]);
-            OPS->score(r[t].work, &r[t].params, &b, &score[t], NULL); /* scores add up */
-            assert_int_equal(score[t].examples, 2 * N[k]);
-            assert_true(fabs(score[t].loss - 2 * loss[0]) < 1e-8 * loss[0]);
+            struct yk_score twice = score[t];
+            OPS->score(r[t].work, &r[t].params, &b, &twice, NULL); /* scores add up */
+            assert_int_equal(twice.examples, 2 * N[k]);
+            assert_int_equal(twice.correct, 2 * score[t].correct);
+            assert_true(fabs(twice.loss - 2 * loss[0]) < 1e-8 * loss[0]);
         }
         assert_in_range(score[0].correct, 1, N[k]);
         for (unsigned t = 0; t < 3; t++)

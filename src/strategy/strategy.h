@@ -13,7 +13,7 @@
 struct yk_strategy {
     struct yk_sink sink; /* first, so that ready() finds its strategy */
     struct yk_owner owner;
-    bool timed;          /* add the time spent on gradients to push_seconds: set for sampled steps */
+    bool timed; /* add the time spent on gradients to push_seconds: set for sampled steps */
     double push_seconds;
 };
 

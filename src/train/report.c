@@ -47,29 +47,37 @@ static const char *duration(double seconds, char out[24])
     return out;
 }
 
+static void curve_row(const struct yk_session *s, const struct yk_point *p, double most, struct yk_buf *out)
+{
+    char steps[32], took[24], bar[BAR * 3 + 1] = "";
+    bool tested = s->test.rows > 0;
+    int full = most > 0 ? (int)lround((tested ? p->test_loss : p->train_loss) / most * BAR) : 0;
+    for (int k = 0; k < full && k < BAR; k++)
+        strcat(bar, "\u2593");
+    yk_buf_format(out, "%10s %10s %8.1f %11.4f ", grouped((double)p->at.step, steps), duration(p->at.seconds, took),
+                  (double)p->at.examples / s->train.rows, p->train_loss);
+    if (tested)
+        yk_buf_format(out, "%10.4f %7.2f %%  %s\n", p->test_loss, p->test_accuracy * 100, bar);
+    else
+        yk_buf_format(out, "%10s %9s  %s\n", "-", "-", bar);
+}
+
+/* At most ROWS rows, evenly spread over the checks that were kept, and always the last one. */
 static void curve(const struct yk_session *s, struct yk_buf *out)
 {
-    char steps[32], took[24];
+    const struct yk_point last = {s->now, s->last_loss, s->test_loss, s->test_accuracy};
+    unsigned points = s->points;
     double most = 0;
-    bool tested = s->test.rows > 0;
-    for (unsigned i = 0; i < s->points; i++)
-        most = fmax(most, tested ? s->curve[i].test_loss : s->curve[i].train_loss);
+    while (points > 0 && s->curve[points - 1].at.step >= last.at.step)
+        points--;
+    for (unsigned i = 0; i < points; i++)
+        most = fmax(most, s->test.rows > 0 ? s->curve[i].test_loss : s->curve[i].train_loss);
     yk_buf_format(out, "%10s %10s %8s %11s %10s %9s\n", "step", "time", "epoch", "train loss", "test loss", "accuracy");
-    unsigned rows = s->points < ROWS ? s->points : ROWS;
-    for (unsigned r = 0; r < rows; r++) {
-        unsigned i = rows == 1 ? 0 : (unsigned)lround((double)r * (s->points - 1) / (rows - 1));
-        const struct yk_point *p = &s->curve[i];
-        char bar[BAR * 3 + 1] = "";
-        int full = most > 0 ? (int)lround((tested ? p->test_loss : p->train_loss) / most * BAR) : 0;
-        for (int k = 0; k < full && k < BAR; k++)
-            strcat(bar, "\u2593");
-        yk_buf_format(out, "%10s %10s %8.1f %11.4f ", grouped((double)p->at.step, steps), duration(p->at.seconds, took),
-                      (double)p->at.examples / s->train.rows, p->train_loss);
-        if (tested)
-            yk_buf_format(out, "%10.4f %7.2f %%  %s\n", p->test_loss, p->test_accuracy * 100, bar);
-        else
-            yk_buf_format(out, "%10s %9s  %s\n", "-", "-", bar);
-    }
+    unsigned rows = points < ROWS - 1 ? points : ROWS - 1;
+    for (unsigned r = 0; r < rows; r++)
+        curve_row(s, &s->curve[r * points / rows], most, out);
+    if (s->tested_step == last.at.step || s->test.rows == 0)
+        curve_row(s, &last, most, out);
     yk_buf_text(out, "\n");
 }
 
@@ -85,8 +93,10 @@ static void ending(const json_t *j, struct yk_buf *out)
                       duration(number(j, "target_seconds"), took));
     else if (strcmp(why, "signal") == 0)
         yk_buf_format(out, "stopped by a signal at step %s; 'yoke train --resume %s' goes on\n", steps, text(j, "run"));
+    else if (strcmp(why, "max_seconds") == 0)
+        yk_buf_format(out, "the time was up at step %s\n", steps);
     else
-        yk_buf_format(out, "%s steps done (%s)\n", steps, why);
+        yk_buf_format(out, "done: %s steps, %.4g epochs\n", steps, number(j, "epochs"));
 }
 
 void yk_report(const struct yk_session *s, struct yk_buf *out)
@@ -94,7 +104,7 @@ void yk_report(const struct yk_session *s, struct yk_buf *out)
     json_t *j = yk_session_summary(s);
     char a[32], b[32], size[24], took[24], start[24], eval[24];
     double loss = number(j, "test_loss"), accuracy = number(j, "test_accuracy");
-    yk_buf_format(out, "\n%s on %s, %s, batch %.0f, %s %g, %.0f thread%s (%s)\n\n", text(j, "model"), text(j, "data"),
+    yk_buf_format(out, "%s on %s, %s, batch %.0f, %s %g, %.0f thread%s (%s)\n\n", text(j, "model"), text(j, "data"),
                   text(j, "mode"), number(j, "batch"), text(j, "optimizer"), number(j, "lr"), number(j, "threads"),
                   number(j, "threads") == 1 ? "" : "s", text(j, "isa"));
     if (s->points > 0)

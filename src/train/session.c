@@ -71,7 +71,10 @@ static yk_code find_model(struct yk_session *s, struct yk_error *e)
         names[n] = yk_model_at((unsigned)n)->name;
     yk_fail(e, YK_USAGE, "unknown model '%.40s'", s->model_name);
     const char *near = yk_nearest(s->model_name, names, n, sizeof names[0]);
-    yk_hint(e, near != NULL ? "did you mean '%s'?" : "'yoke train %s' trains the simplest one", near != NULL ? near : names[0]);
+    if (near != NULL)
+        yk_hint(e, "did you mean '%s'?", near);
+    else
+        yk_hint(e, "'yoke help train' lists the models");
     return YK_USAGE;
 }
 

@@ -113,3 +113,21 @@ tiny()
         done
     } >"$folder/$part-labels-idx1-ubyte"
 }
+
+# expect_exit_in "CODES" COMMAND...: one of the codes, with one sentence
+expect_exit_in()
+{
+    local codes=$1 got=0
+    shift
+    run "$@" || got=$?
+    case " $codes " in
+    *" $got "*) ;;
+    *) fail "'$(cut -c1-100 <<<"$*")' ended with status $got, none of $codes" ;;
+    esac
+    expect_one_sentence
+}
+
+to_full() # COMMAND...: its results meet a full disk
+{
+    "$@" >/dev/full
+}

@@ -1,0 +1,415 @@
+/* softmax.c - how many training steps a second softmax regression on MNIST makes, as ratios to a baseline in the same run.
+ *
+ * Contenders are yoke's own step, on every instruction set that this CPU has, and the plain C loop of gemm.c, in each of its memory layouts.
+ * Yoke's starts from 8-bit pixels in shuffled order and is the path of one batch in train/loop.c: source, pull, step, commit. A
+ * round lets each contender in turn train the same number of steps from zero, enough for MIN_SECONDS of the fastest; so
+ * whatever else the machine does meets all of them. Figures are medians over the rounds. Before anything is timed, the weights that each one
+ * arrived at are tried on the test set: whoever trains something else is not worth measuring.
+ *
+ *     softmax [--rounds N]                           the tables
+ *     softmax --yoke BATCH [--threads T] [--rounds N]  one number, yoke's steps/s: for comparisons that alternate programs
+ *
+ * Speed is reported, not judged: the exit status is 0 unless something is broken. */
+#include "base/clock.h"
+#include "bench/gemm.h"
+#include "data/data.h"
+#include "kernel/kernel.h"
+#include "model/model.h"
+#include "optim/optim.h"
+#include "param/param.h"
+#include "strategy/strategy.h"
+
+#include <getopt.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { F = YK_GEMM_FEATURES, C = YK_GEMM_CLASSES };
+enum { MAX_ROUNDS = 999, MAX_SETS = 8, MAX_CONTENDERS = MAX_SETS + YK_GEMM_LAYOUTS };
+static const double RATE = 0.01, MIN_SECONDS = 0.2;
+static const double TOLERANCE = 0.2; /* relative, between test losses: single examples in another order make a noisy path */
+
+static const struct row {
+    uint32_t batch;
+    unsigned threads;
+    bool sets;    /* also on the instruction sets that are not the best */
+    double floor; /* the ratio that is promised; 0: none is */
+} ROWS[] = {{1, 1, false, 1}, {10, 1, false, 1}, {60, 1, true, 2}, {100, 1, true, 2}, {600, 1, false, 0}, {600, 2, false, 0}};
+enum { N_ROWS = sizeof ROWS / sizeof ROWS[0] };
+
+struct weights { /* what a contender has learned */
+    float w[C][F];
+    float b[C];
+};
+
+/* One way to train. */
+struct contender {
+    const char *name;
+    bool is_yoke;
+    void (*reset)(struct contender *c);
+    double (*step)(struct contender *c); /* the summed loss of one batch */
+    void (*look)(const struct contender *c, struct weights *out);
+    double rate[MAX_ROUNDS]; /* steps a second */
+
+    struct yk_model *model;
+    struct yk_params params;
+    struct yk_work *work;
+    struct yk_strategy strategy;
+    struct yk_source source;
+
+    struct yk_gemm gemm;
+};
+
+struct bench {
+    struct yk_dataset train, test;
+    float *pixels; /* (train.rows, F) what the baseline reads; NULL if it does not take part */
+    unsigned rounds;
+    struct contender *c; /* (MAX_CONTENDERS) */
+    unsigned n;
+};
+
+/* --- yoke --- */
+
+static const struct yk_model_ops *OPS;
+
+static void yoke_reset(struct contender *c)
+{
+    memset(c->params.flat, 0, c->params.count * sizeof *c->params.flat);
+    c->strategy.owner.step = 0;
+    c->source.cursor = (struct yk_cursor){0};
+}
+
+static double yoke_step(struct contender *c)
+{
+    struct yk_batch batch;
+    yk_source_next(&c->source, &batch);
+    yk_strategy_pull(&c->strategy, batch.n);
+    double loss = OPS->step(c->work, &c->params, &batch, yk_strategy_sink(&c->strategy));
+    yk_strategy_commit(&c->strategy);
+    return loss;
+}
+
+static void yoke_look(const struct contender *c, struct weights *out)
+{
+    memcpy(out->w, c->params.flat + yk_params_find(&c->params, "softmax.weight")->at, sizeof out->w);
+    memcpy(out->b, c->params.flat + yk_params_find(&c->params, "softmax.bias")->at, sizeof out->b);
+}
+
+static yk_code add_yoke(struct bench *b, uint32_t batch, unsigned threads, const char *isa, struct yk_error *e)
+{
+    struct contender *c = &b->c[b->n++];
+    const struct yk_optimizer_ops *sgd = yk_optimizer_find("sgd");
+    const struct yk_update update = {0};
+    struct yk_schedule schedule;
+    *c = (struct contender){.name = isa, .is_yoke = true, .reset = yoke_reset, .step = yoke_step, .look = yoke_look};
+    yk_code rc = yk_schedule_parse("constant", &schedule, e);
+    if (rc == YK_OK)
+        rc = OPS->open(&c->model, &b->train, e);
+    if (rc == YK_OK)
+        rc = OPS->layout(c->model, &c->params, 1, e);
+    if (rc == YK_OK)
+        rc = OPS->work_open(&c->work, c->model, threads, isa, e);
+    if (rc == YK_OK)
+        rc = yk_strategy_init(&c->strategy, sgd, &schedule, RATE, &update, &c->params, e);
+    if (rc == YK_OK)
+        rc = yk_source_init(&c->source, &b->train, batch, 1, true, e);
+    return rc;
+}
+
+/* --- the baseline --- */
+
+static void gemm_reset(struct contender *c)
+{
+    yk_gemm_reset(&c->gemm);
+}
+
+static double gemm_step(struct contender *c)
+{
+    return yk_gemm_step(&c->gemm);
+}
+
+static void gemm_look(const struct contender *c, struct weights *out)
+{
+    for (uint32_t k = 0; k < C; k++)
+        for (uint32_t f = 0; f < F; f++)
+            out->w[k][f] = yk_gemm_weight(&c->gemm, k, f);
+    memcpy(out->b, c->gemm.bias, sizeof out->b);
+}
+
+static yk_code add_gemm(struct bench *b, uint32_t batch, unsigned threads, unsigned layout, struct yk_error *e)
+{
+    struct contender *c = &b->c[b->n++];
+    *c = (struct contender){.name = yk_gemm_layout[layout], .reset = gemm_reset, .step = gemm_step, .look = gemm_look};
+    return yk_gemm_init(&c->gemm, b->pixels, b->train.labels, b->train.rows, batch, (float)RATE, layout, threads, e);
+}
+
+static void drop_contenders(struct bench *b)
+{
+    for (unsigned i = 0; i < b->n; i++) {
+        struct contender *c = &b->c[i];
+        yk_source_release(&c->source);
+        yk_strategy_release(&c->strategy);
+        if (c->work != NULL)
+            OPS->work_close(c->work);
+        yk_params_release(&c->params);
+        if (c->model != NULL)
+            OPS->close(c->model);
+        yk_gemm_release(&c->gemm);
+    }
+    b->n = 0;
+}
+
+/* --- measuring --- */
+
+/* Seconds that so many steps take from zero weights; < 0 if the loss left the numbers. */
+static double train(struct contender *c, uint64_t steps)
+{
+    double loss = 0;
+    c->reset(c);
+    double start = yk_now();
+    for (uint64_t i = 0; i < steps; i++)
+        loss += c->step(c);
+    double took = yk_now() - start;
+    return isfinite(loss) ? took : -1;
+}
+
+/* The mean test loss, slow and obvious. */
+static double test_loss(const struct bench *b, const struct contender *c)
+{
+    static struct weights w;
+    double loss = 0;
+    c->look(c, &w);
+    for (uint32_t i = 0; i < b->test.rows; i++) {
+        const uint8_t *x = b->test.pixels + (size_t)i * F;
+        double z[C], largest = -INFINITY, sum = 0;
+        for (int k = 0; k < C; k++) {
+            float dot = 0;
+            for (int f = 0; f < F; f++)
+                dot += w.w[k][f] * (float)x[f];
+            z[k] = (double)(dot * b->test.scale) + (double)w.b[k];
+            largest = fmax(largest, z[k]);
+        }
+        for (int k = 0; k < C; k++)
+            sum += exp(z[k] - largest);
+        loss += log(sum) + largest - z[b->test.labels[i]];
+    }
+    return loss / b->test.rows;
+}
+
+/* How many steps keep the fastest contender busy for MIN_SECONDS; finding out also warms everything up. */
+static uint64_t steps_a_round(const struct bench *b)
+{
+    double fastest = 0;
+    for (unsigned i = 0; i < b->n; i++) {
+        uint64_t steps = 64;
+        double took = train(&b->c[i], steps);
+        while (took >= 0 && took < MIN_SECONDS / 8) {
+            steps *= 2;
+            took = train(&b->c[i], steps);
+        }
+        fastest = fmax(fastest, (double)steps / took);
+    }
+    return (uint64_t)(fastest * MIN_SECONDS * 1.25) + 1; /* a quarter more, since a busy machine makes a slow guess */
+}
+
+/* One round that is not timed: do they all learn the same? */
+static yk_code compare(const struct bench *b, uint64_t steps, struct yk_error *e)
+{
+    double first = NAN;
+    for (unsigned i = 0; i < b->n; i++) {
+        const struct contender *c = &b->c[i];
+        if (train(&b->c[i], steps) < 0)
+            return yk_fail(e, YK_FAILED, "'%s' diverged within %llu steps", c->name, (unsigned long long)steps);
+        double loss = test_loss(b, c);
+        if (i == 0)
+            first = loss;
+        if (loss > 0.8 * log(C) || fabs(loss - first) > TOLERANCE * first)
+            return yk_fail(e, YK_FAILED,
+                           "'%s' has a test loss of %.4f after %llu steps, '%s' has %.4f: they do not train the same", c->name,
+                           loss, (unsigned long long)steps, b->c[0].name, first);
+    }
+    return YK_OK;
+}
+
+static yk_code measure(const struct bench *b, struct yk_error *e)
+{
+    uint64_t steps = steps_a_round(b);
+    yk_code rc = compare(b, steps, e);
+    for (unsigned r = 0; rc == YK_OK && r < b->rounds; r++)
+        for (unsigned i = 0; i < b->n; i++)
+            b->c[i].rate[r] = (double)steps / train(&b->c[i], steps);
+    return rc;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+struct figure {
+    double median;
+    double spread; /* the middle half of the rounds lies within this part of the median */
+};
+
+static struct figure figure_of(const struct contender *c, unsigned rounds)
+{
+    double v[MAX_ROUNDS];
+    memcpy(v, c->rate, rounds * sizeof v[0]);
+    qsort(v, rounds, sizeof v[0], ascending);
+    double median = (v[(rounds - 1) / 2] + v[rounds / 2]) / 2;
+    return (struct figure){median, (v[rounds - 1 - rounds / 4] - v[rounds / 4]) / median};
+}
+
+/* --- the tables --- */
+
+static unsigned count_sets(void)
+{
+    unsigned n = 0;
+    while (n < MAX_SETS && yk_kernels_at(n) != NULL)
+        n++;
+    return n;
+}
+
+/* Measure one row and print it; medians by instruction set go to `by_set` (best last; NAN if not asked for). */
+static yk_code run_row(struct bench *b, const struct row *row, double by_set[MAX_SETS], struct yk_error *e)
+{
+    unsigned sets = count_sets();
+    yk_code rc = YK_OK;
+    for (unsigned i = row->sets ? 0 : sets - 1; rc == YK_OK && i < sets; i++)
+        rc = add_yoke(b, row->batch, row->threads, yk_kernels_at(i)->name, e);
+    for (unsigned i = 0; rc == YK_OK && i < YK_GEMM_LAYOUTS; i++)
+        rc = add_gemm(b, row->batch, row->threads, i, e);
+    if (rc == YK_OK)
+        rc = measure(b, e);
+    if (rc != YK_OK)
+        goto out_contenders;
+
+    struct figure ours = {0}, base = {0};
+    const char *layout = "";
+    unsigned set = row->sets ? 0 : sets - 1;
+    for (unsigned i = 0; i < b->n; i++) {
+        struct figure f = figure_of(&b->c[i], b->rounds);
+        if (b->c[i].is_yoke) {
+            ours = f; /* the last is the best set: what --isa auto takes */
+            by_set[set++] = f.median;
+        } else if (f.median > base.median) {
+            base = f;
+            layout = b->c[i].name;
+        }
+    }
+    double ratio = ours.median / base.median;
+    printf("%5u %8u %13.0f %3.0f %% %13.0f %3.0f %% %8.2f ", row->batch, row->threads, ours.median, ours.spread * 100,
+           base.median, base.spread * 100, ratio);
+    if (row->floor > 0)
+        printf("%6.1f  %-6s", row->floor, ratio >= row->floor ? "ok" : "MISSED");
+    else
+        printf("%6s  %-6s", "-", "-");
+    printf("  %s\n", layout);
+    fflush(stdout);
+out_contenders:
+    drop_contenders(b);
+    return rc;
+}
+
+static void print_sets(double by_set[N_ROWS][MAX_SETS])
+{
+    printf("\nyoke's steps/s by instruction set (--isa), one thread\n%5s", "batch");
+    for (unsigned i = 0; i < count_sets(); i++)
+        printf(" %13s", yk_kernels_at(i)->name);
+    printf("\n");
+    for (unsigned r = 0; r < N_ROWS; r++) {
+        if (!ROWS[r].sets)
+            continue;
+        printf("%5u", ROWS[r].batch);
+        for (unsigned i = 0; i < count_sets(); i++)
+            printf(" %13.0f", by_set[r][i]);
+        printf("\n");
+    }
+}
+
+static yk_code run_tables(struct bench *b, struct yk_error *e)
+{
+    static double by_set[N_ROWS][MAX_SETS];
+    size_t count = (size_t)b->train.rows * F;
+    b->pixels = yk_floats(count);
+    if (b->pixels == NULL)
+        return yk_fail_memory(e, count * sizeof *b->pixels);
+    for (size_t i = 0; i < count; i++)
+        b->pixels[i] = (float)b->train.pixels[i] * b->train.scale;
+
+    printf("softmax step on %s: steps/s, median of %u rounds and the spread of their middle half\n"
+           "yoke: %s kernels, 8-bit pixels, shuffled.  GEMM: a C loop over dnnl_sgemm, float pixels in order, best layout\n\n"
+           "%5s %8s %19s %19s %8s %6s\n",
+           b->train.name, b->rounds, yk_kernels_at(count_sets() - 1)->name, "batch", "threads", "yoke steps/s", "GEMM steps/s",
+           "ratio", "floor");
+    yk_code rc = YK_OK;
+    for (unsigned r = 0; rc == YK_OK && r < N_ROWS; r++)
+        rc = run_row(b, &ROWS[r], by_set[r], e);
+    if (rc == YK_OK)
+        print_sets(by_set);
+    yk_floats_free(b->pixels);
+    return rc;
+}
+
+static yk_code run_yoke(struct bench *b, uint32_t batch, unsigned threads, struct yk_error *e)
+{
+    yk_code rc = add_yoke(b, batch, threads, "auto", e);
+    if (rc == YK_OK)
+        rc = measure(b, e);
+    if (rc == YK_OK)
+        printf("%.1f\n", figure_of(&b->c[0], b->rounds).median);
+    drop_contenders(b);
+    return rc;
+}
+
+/* A whole number from 1 to `most`, or 0. */
+static unsigned number(const char *text, unsigned long most)
+{
+    char *end;
+    unsigned long v = strtoul(text, &end, 10);
+    return *end == '\0' && v <= most ? (unsigned)v : 0;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option OPTIONS[] = {{"rounds", required_argument, NULL, 'r'},
+                                            {"yoke", required_argument, NULL, 'y'},
+                                            {"threads", required_argument, NULL, 't'},
+                                            {0}};
+    struct bench b = {.rounds = 9};
+    struct yk_error e = {0};
+    unsigned batch = 0, threads = 1;
+    bool usage = false, only_yoke = false;
+    for (int o; (o = getopt_long(argc, argv, "", OPTIONS, NULL)) != -1;) {
+        if (o == 'r')
+            usage |= (b.rounds = number(optarg, MAX_ROUNDS)) == 0;
+        else if (o == 't')
+            usage |= (threads = number(optarg, 1024)) == 0;
+        else if (o == 'y')
+            usage |= (batch = number(optarg, 60000)) == 0, only_yoke = true;
+        else
+            usage = true;
+    }
+    if (usage || optind < argc) {
+        fprintf(stderr, "usage: softmax [--rounds 1..%d] [--yoke BATCH [--threads T]]\n", MAX_ROUNDS);
+        return YK_USAGE;
+    }
+
+    OPS = yk_model_find("softmax");
+    yk_code rc = yk_data_open("mnist", &b.train, &b.test, &e);
+    if (rc == YK_OK && (b.train.features != F || b.train.classes != C || b.test.rows == 0))
+        rc = yk_fail(&e, YK_DATA, "'mnist' is not %d pixels in %d classes with a test part", F, C);
+    if (rc == YK_OK && (b.c = calloc(MAX_CONTENDERS, sizeof *b.c)) == NULL)
+        rc = yk_fail_memory(&e, MAX_CONTENDERS * sizeof *b.c);
+    if (rc == YK_OK)
+        rc = only_yoke ? run_yoke(&b, batch, threads, &e) : run_tables(&b, &e);
+    if (rc != YK_OK)
+        fprintf(stderr, "bench: %s\n", e.text);
+    free(b.c);
+    yk_dataset_release(&b.train);
+    yk_dataset_release(&b.test);
+    return rc;
+}

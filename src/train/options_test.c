@@ -1,0 +1,311 @@
+/* options_test.c - the one table: it contradicts neither itself nor the lists it is made from, a run's options survive the way
+ * through config.json, and files are read in the promised order. */
+#include "train/options.h"
+
+#include "base/file.h"
+#include "kernel/kernel.h"
+#include "model/model.h"
+#include "optim/optim.h"
+#include "tests/testdir.h"
+
+#include <ctype.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+struct rig {
+    struct yk_opts o;
+    struct yk_options v;
+    struct yk_error e;
+};
+
+static void rig_open(struct rig *r)
+{
+    memset(r, 0, sizeof *r);
+    assert_int_equal(yk_opts_init(&r->o, yk_option_table, yk_option_count, &r->v, &r->e), YK_OK);
+}
+
+static void set(struct rig *r, const char *name, const char *value)
+{
+    if (yk_opts_set(&r->o, name, value, YK_COMMAND_LINE, &r->e) != YK_OK)
+        fail_msg("%s", r->e.text);
+}
+
+static const struct yk_opt *option(const char *name)
+{
+    for (size_t i = 0; i < yk_option_count; i++)
+        if (strcmp(yk_option_table[i].name, name) == 0)
+            return &yk_option_table[i];
+    fail_msg("no option '%s'", name);
+    return NULL;
+}
+
+static size_t size_of(enum yk_opt_type type)
+{
+    return type == YK_OPT_FLAG ? sizeof(bool) : type == YK_OPT_EVERY ? sizeof(struct yk_every) : 8;
+}
+
+static void test_table(void **state)
+{
+    (void)state;
+    char used[sizeof(struct yk_options)] = {0};
+    uint32_t verbs = 0;
+    for (size_t i = 0; i < yk_option_count; i++) {
+        const struct yk_opt *t = &yk_option_table[i];
+        size_t field = t->field, size = size_of(t->type);
+        assert_true(field + size <= sizeof used);
+        for (size_t k = 0; k < size; k++)
+            assert_int_equal(used[field + k]++, 0); /* no two options share a field */
+        for (size_t k = 0; k < i; k++) {
+            assert_string_not_equal(yk_option_table[k].name, t->name);
+            assert_true(t->letter == 0 || yk_option_table[k].letter != t->letter);
+        }
+        for (const char *p = t->name; *p != '\0'; p++)
+            assert_true(islower((unsigned char)*p) || *p == '-' || isdigit((unsigned char)*p));
+        assert_true(strlen(t->name) <= 32); /* as far as 'did you mean' looks */
+        assert_true(t->help[0] != '\0' && t->help[strlen(t->help) - 1] != '.' && !isupper((unsigned char)t->help[0]));
+        assert_true(t->verbs != 0 && t->verbs < 1u << yk_verb_count);
+        assert_int_equal(t->meta[0] == '\0', t->type == YK_OPT_FLAG); /* a flag shows no value, everything else does */
+        assert_int_equal(t->choices != NULL, t->type == YK_OPT_CHOICE);
+        if (t->type == YK_OPT_INT || t->type == YK_OPT_REAL)
+            assert_true(t->min < t->max && t->max <= 9e15);
+        if (t->type == YK_OPT_CHOICE && t->value != NULL)
+            assert_true(yk_choice_has(t->choices, t->value));
+        verbs |= t->verbs;
+    }
+    assert_int_equal(verbs, (1u << yk_verb_count) - 1); /* every verb takes something */
+}
+
+/* A default is a value like any other: it can be typed, and lies within its range. */
+static void test_defaults(void **state)
+{
+    (void)state;
+    struct rig r, again;
+    rig_open(&r);
+    rig_open(&again);
+    for (size_t i = 0; i < yk_option_count; i++) {
+        char text[256];
+        const struct yk_opt *t = &yk_option_table[i];
+        yk_opt_text(&r.o, i, text, sizeof text);
+        assert_int_equal(text[0] == '\0', t->value == NULL);
+        if (t->value != NULL)
+            set(&again, t->name, text);
+    }
+    yk_opts_release(&r.o);
+    yk_opts_release(&again.o);
+}
+
+static void test_lists(void **state)
+{
+    (void)state;
+    char names[256] = "";
+    for (unsigned i = 0; yk_optimizer_at(i) != NULL; i++)
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i > 0 ? "|" : "", yk_optimizer_at(i)->name);
+    assert_string_equal(option("optimizer")->choices, names);
+    for (unsigned i = 0; yk_kernels_at(i) != NULL; i++)
+        assert_true(yk_choice_has(option("isa")->choices, yk_kernels_at(i)->name));
+    assert_true(yk_choice_has(option("isa")->choices, "auto"));
+
+    static const char *const VERBS[] = {"train", "eval", "predict", "export", "data", "help"};
+    assert_int_equal(yk_verb_count, sizeof VERBS / sizeof VERBS[0]);
+    for (unsigned i = 0; i < yk_verb_count; i++)
+        assert_int_equal(yk_verb_bit(VERBS[i]), 1u << i);
+    assert_int_equal(yk_verb_bit("train"), YK_VERB(train));
+    assert_int_equal(yk_verb_bit("help"), YK_VERB(help));
+    assert_int_equal(yk_verb_bit("trai"), 0);
+    assert_int_equal(yk_verb_bit(""), 0);
+}
+
+/* Every option of a run, at a value that is not its default, through the text of config.json and back. */
+static void test_round_trip(void **state)
+{
+    (void)state;
+    static const char *const VALUE[][2] = {
+        {"data", "/tmp/x y"},
+        {"test-data", "t"},
+        {"batch", "7"},
+        {"seed", "8999999999999999"},
+        {"optimizer", "adam"},
+        {"lr", "0.3"},
+        {"momentum", "0.1"},
+        {"beta2", "0.7"},
+        {"eps", "1e-20"},
+        {"schedule", "cosine:5"},
+        {"steps", "123456789012"},
+        {"epochs", "3"},
+        {"target-loss", "0.1"},
+        {"target-accuracy", "0.3"},
+        {"max-seconds", "0.1"},
+        {"eval-every", "20000ex"},
+        {"checkpoint-every", "0.1s"},
+        {"keep", "9"},
+        {"threads", "2"},
+        {"isa", "plain"},
+    };
+    struct rig a, b;
+    rig_open(&a);
+    rig_open(&b);
+    for (size_t i = 0; i < sizeof VALUE / sizeof VALUE[0]; i++)
+        set(&a, VALUE[i][0], VALUE[i][1]);
+    json_t *j = yk_opts_json(&a.o, YK_VERB(train));
+    char *text = json_dumps(j, JSON_INDENT(2));
+    json_decref(j);
+    j = json_loads(text, 0, NULL);
+    assert_non_null(j);
+    assert_int_equal(yk_opts_load(&b.o, j, "config.json", YK_RESUMED, &b.e), YK_OK);
+    for (size_t i = 0; i < yk_option_count; i++) {
+        const struct yk_opt *t = &yk_option_table[i];
+        char x[256], y[256];
+        yk_opt_text(&a.o, i, x, sizeof x);
+        yk_opt_text(&b.o, i, y, sizeof y);
+        assert_string_equal(x, y);
+        bool saved = (t->verbs & YK_VERB(train)) && !(t->flags & YK_OPT_TRANSIENT);
+        assert_int_equal(json_object_get(j, t->name) != NULL, saved);
+        assert_true(!saved || t->value == NULL || strcmp(x, t->value) != 0); /* VALUE above has forgotten none */
+        assert_true(!saved || yk_opts_given(&a.o, t->name));
+    }
+    json_decref(j);
+    free(text);
+    yk_opts_release(&a.o);
+    yk_opts_release(&b.o);
+}
+
+static void put(const char *path, const char *text)
+{
+    assert_int_equal(yk_file_write(path, text, strlen(text), NULL), YK_OK);
+}
+
+/* User's ini < ./yoke.ini < --config FILE < command line. */
+static void test_files(void **state)
+{
+    char old[YK_PATH_MAX], folder[YK_PATH_MAX];
+    struct rig r;
+    assert_non_null(getcwd(old, sizeof old));
+    assert_int_equal(chdir(*state), 0);
+    assert_int_equal(yk_path(folder, NULL, "%s/config", (char *)*state), YK_OK);
+    assert_int_equal(setenv("XDG_CONFIG_HOME", folder, 1), 0);
+    rig_open(&r);
+    assert_int_equal(yk_options_files(&r.o, YK_VERB(train), &r.e), YK_OK); /* none of them is there */
+    yk_opts_release(&r.o);
+
+    assert_int_equal(yk_mkdirs("config/yoke", NULL), YK_OK);
+    put("config/yoke/yoke.ini", "batch = 1\nlr = 1\nkeep = 1\nseed = 11\n");
+    put("yoke.ini", "batch = 2\nlr = 2\nkeep = 2\n[eval]\nthreads = 7\n");
+    put("my.ini", "[train]\nbatch = 3\nlr = 3\n");
+    rig_open(&r);
+    set(&r, "batch", "4");
+    set(&r, "config", "my.ini");
+    assert_int_equal(yk_options_files(&r.o, YK_VERB(train), &r.e), YK_OK);
+    assert_true(r.v.batch == 4 && r.v.lr == 3 && r.v.keep == 2 && r.v.seed == 11 && r.v.threads == 0);
+    yk_opts_release(&r.o);
+
+    rig_open(&r);
+    set(&r, "config", "absent.ini");
+    assert_int_equal(yk_options_files(&r.o, YK_VERB(train), &r.e), YK_USAGE);
+    assert_non_null(strstr(r.e.text, "absent.ini"));
+    yk_opts_release(&r.o);
+
+    put("yoke.ini", "batch = 2\nbach = 2\n");
+    rig_open(&r);
+    assert_int_equal(yk_options_files(&r.o, YK_VERB(eval), &r.e), YK_USAGE); /* a mistake is one for every verb */
+    assert_non_null(strstr(r.e.text, "'yoke.ini' line 2"));
+    yk_opts_release(&r.o);
+
+    assert_int_equal(unsetenv("XDG_CONFIG_HOME"), 0); /* then below HOME */
+    assert_int_equal(setenv("HOME", *state, 1), 0);
+    assert_int_equal(yk_mkdirs(".config/yoke", NULL), YK_OK);
+    put(".config/yoke/yoke.ini", "seed = 5\n");
+    put("yoke.ini", "");
+    rig_open(&r);
+    assert_int_equal(yk_options_files(&r.o, YK_VERB(train), &r.e), YK_OK);
+    assert_int_equal(r.v.seed, 5);
+    yk_opts_release(&r.o);
+    assert_int_equal(chdir(old), 0);
+}
+
+/* What the model says counts where nobody else does; its length only if no stop rule was given; its rate only with its optimizer. */
+static void test_model_defaults(void **state)
+{
+    (void)state;
+    static const char *const DEFAULTS[] = {"data", "mnist", "batch",  "100", "optimizer", "sgd",
+                                           "lr",   "0.05",  "epochs", "10",  NULL};
+    static const char *const RULES[][2] = {
+        {"steps", "5"}, {"epochs", "2"}, {"target-loss", "0.1"}, {"target-accuracy", "0.9"}, {"max-seconds", "1"}};
+    struct rig r;
+    rig_open(&r);
+    assert_int_equal(yk_options_model(&r.o, DEFAULTS, &r.e), YK_OK);
+    assert_true(r.v.batch == 100 && r.v.lr == 0.05 && r.v.epochs == 10 && strcmp(r.v.optimizer, "sgd") == 0);
+    yk_opts_release(&r.o);
+    for (size_t i = 0; i < 5; i++) {
+        rig_open(&r);
+        set(&r, RULES[i][0], RULES[i][1]);
+        set(&r, "batch", "7");
+        assert_int_equal(yk_options_model(&r.o, DEFAULTS, &r.e), YK_OK);
+        assert_int_equal(r.v.epochs, strcmp(RULES[i][0], "epochs") == 0 ? 2 : 0);
+        assert_int_equal(r.v.batch, 7);
+        yk_opts_release(&r.o);
+    }
+    for (unsigned i = 0; yk_optimizer_at(i) != NULL; i++) {
+        rig_open(&r);
+        set(&r, "optimizer", yk_optimizer_at(i)->name);
+        assert_int_equal(yk_options_model(&r.o, DEFAULTS, &r.e), YK_OK);
+        assert_true(r.v.lr == yk_optimizer_at(i)->lr);
+        yk_opts_release(&r.o);
+        rig_open(&r);
+        set(&r, "optimizer", yk_optimizer_at(i)->name);
+        set(&r, "lr", "0.7");
+        assert_int_equal(yk_options_model(&r.o, DEFAULTS, &r.e), YK_OK);
+        assert_true(r.v.lr == 0.7);
+        yk_opts_release(&r.o);
+    }
+    for (unsigned i = 0; yk_model_at(i) != NULL; i++) { /* every real model's defaults are options with good values */
+        rig_open(&r);
+        assert_int_equal(yk_options_model(&r.o, yk_model_at(i)->defaults, &r.e), YK_OK);
+        assert_true(r.v.batch > 0 && r.v.lr > 0 && r.v.optimizer != NULL && (r.v.epochs > 0 || r.v.steps > 0));
+        yk_opts_release(&r.o);
+    }
+}
+
+static void test_check(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t verb;
+        const char *name[2], *value[2], *why; /* why NULL: fine */
+    } CASES[] = {
+        {YK_VERB(train), {NULL}, {NULL}, NULL},
+        {YK_VERB(train), {"quiet", "verbose"}, {"true", "true"}, "exclude each other"},
+        {YK_VERB(train), {"quiet", "verbose"}, {"true", "false"}, NULL},
+        {YK_VERB(train), {"run", "resume"}, {"a", "b"}, "--run and --resume"},
+        {YK_VERB(train), {"schedule"}, {"staircase"}, "not a schedule"},
+        {YK_VERB(train), {"schedule"}, {"cosine:10"}, NULL},
+        {YK_VERB(export), {NULL}, {NULL}, "needs -o FILE"},
+        {YK_VERB(export), {"output"}, {"x.npz"}, NULL},
+        {YK_VERB(eval), {NULL}, {NULL}, NULL},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        struct rig r;
+        rig_open(&r);
+        for (int k = 0; k < 2 && CASES[i].name[k] != NULL; k++)
+            set(&r, CASES[i].name[k], CASES[i].value[k]);
+        assert_int_equal(yk_options_check(&r.o, CASES[i].verb, &r.e), CASES[i].why ? YK_USAGE : YK_OK);
+        assert_true(CASES[i].why == NULL || strstr(r.e.text, CASES[i].why) != NULL);
+        yk_opts_release(&r.o);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test_setup_teardown(test_files, testdir_setup, testdir_teardown),
+        cmocka_unit_test(test_model_defaults),
+        cmocka_unit_test(test_check),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
