@@ -1,0 +1,292 @@
+#!/bin/bash
+# use.sh - what one does with a trained model (eval, predict, export), and how yoke explains itself: help, manual page,
+# completion, data info.
+. "$(dirname "$0")/../lib.sh"
+# shellcheck source=../tools/helpers.sh
+. "$top/tests/tools/helpers.sh"
+need_mnist
+tool json_check -ljansson
+tool npz_reader -lz
+mnist=${XDG_CACHE_HOME:-$HOME/.cache}/yoke/mnist
+verbs="train eval predict export data help"
+expect_exit 0 yoke train softmax --epochs 2 --quiet
+run=runs/$(readlink runs/latest)
+hash=$(params_of "$run")
+
+case_ "eval takes a run, runs/latest, a link to it, a checkpoint, and tells the run's own figures"
+ln -s "$run" link
+for what in "$run" "$run/" runs/latest runs/latest/ link "$(newest_of "$run")"; do
+    expect_exit 0 yoke eval "$what" --json
+    json_check model data checkpoint global_steps examples test_loss test_accuracy seconds params_xxh3 <"$OUT" >"$ERR" || fail "$(head -n 1 "$ERR")"
+    expect_same "$(json params_xxh3)" "$hash"
+    expect_same "$(json test_loss)" "$(json test_loss "$run/summary.json")"
+    expect_same "$(json test_accuracy)" "$(json test_accuracy "$run/summary.json")"
+done
+accuracy=$(json test_accuracy)
+expect_exit 0 yoke eval runs/latest
+expect_out '^softmax at step 1200 on mnist: loss [0-9.]+, accuracy [0-9.]+ % \([0-9]+ of 10000\)'
+expect_no_err
+
+case_ "eval gives the same figures with every instruction set and thread count, up to rounding"
+for args in "--isa plain" "--threads 1" "--threads 3"; do
+    # shellcheck disable=SC2086
+    expect_exit 0 yoke eval runs/latest $args --json
+    expect awk "BEGIN { d = $(json test_loss) - $(json test_loss "$run/summary.json"); exit !(d * d < 1e-10) }"
+done
+
+case_ "eval on other data: a folder, a file, another set; what does not fit names both shapes"
+mkdir part
+{ big_endian $((0x803)) 500 28 28 && tail -c +17 "$mnist/t10k-images-idx3-ubyte" | head -c $((500 * 784)); } >part/t10k-images-idx3-ubyte
+{ big_endian $((0x801)) 500 && tail -c +9 "$mnist/t10k-labels-idx1-ubyte" | head -c 500; } >part/t10k-labels-idx1-ubyte
+expect_exit 0 yoke eval runs/latest --data part --json
+expect_same "$(json examples)" 500
+expect_exit 0 yoke eval runs/latest --test-data part/t10k-images-idx3-ubyte --json
+expect_same "$(json examples)" 500
+gzip -k part/t10k-images-idx3-ubyte
+rm part/t10k-images-idx3-ubyte
+expect_exit 0 yoke eval runs/latest --data part --json
+expect_same "$(json examples)" 500
+tiny small t10k 9 4 4 3
+expect_error 2 "4x4x1, 3 classes.*28x28x1, 10 classes" yoke eval runs/latest --data small
+expect_error 2 "4x4x1, 3 classes.*28x28x1, 10 classes" yoke predict runs/latest --data small
+expect_error 2 "which run" yoke eval
+expect_error 2 "which run" yoke predict
+expect_error 2 "which run" yoke export -o x.npz
+
+case_ "predict writes a header and a line for every example, with probabilities that add up"
+expect_exit 0 yoke predict runs/latest
+expect_no_err
+cp "$OUT" predictions.csv
+expect_same "$(head -n 1 predictions.csv)" "row,label,p0,p1,p2,p3,p4,p5,p6,p7,p8,p9"
+expect_same "$(wc -l <predictions.csv)" 10001
+awk -F, 'NR > 1 {
+    sum = 0; best = 3
+    for (i = 3; i <= 12; i++) { sum += $i; if ($i < 0 || $i > 1) bad++; if ($i > $best) best = i }
+    if (NF != 12 || $1 != NR - 2 || sum < 0.9999 || sum > 1.0001 || $2 != best - 3) bad++
+} END { exit bad > 0 }' predictions.csv || fail "a line is wrong"
+
+case_ "the predicted labels are as right as eval says"
+right=$(paste -d' ' <(tail -n +2 predictions.csv | cut -d, -f2) <(tail -c +9 "$mnist/t10k-labels-idx1-ubyte" | od -An -v -tu1 -w1) |
+    awk '$1 == $2 { n++ } END { print n }')
+expect awk "BEGIN { d = $right / 10000 - $accuracy; exit !(d * d < 1e-12) }"
+
+case_ "predict -o writes the same to a file, replaces an old one, and leaves nothing else"
+mkdir results
+echo old >results/p.csv
+expect_exit 0 yoke predict runs/latest -o results/p.csv
+expect_no_out
+expect cmp -s results/p.csv predictions.csv
+expect_same "$(ls results)" p.csv
+expect_exit 0 yoke predict "$(newest_of "$run")" --output results/p.csv --quiet
+expect_no_err
+expect_error 1 "results" yoke predict runs/latest -o results
+expect_error 1 "nowhere/p.csv" yoke predict runs/latest -o nowhere/p.csv
+expect_same "$(ls results)" p.csv
+
+case_ "an output that is a pipe or a device is written to, not replaced"
+mkfifo pipe
+timeout 5 cat pipe >piped &
+pid=$!
+expect_exit 0 timeout 5 yoke predict runs/latest -o pipe --quiet
+wait $pid
+expect test -p pipe
+expect cmp -s piped predictions.csv
+
+case_ "--json is either one object or refused, for every verb that lists it"
+for verb in eval predict; do
+    if yoke help $verb | grep -q -- --json; then
+        expect_exit 0 yoke $verb runs/latest --json --quiet
+        expect json_check <"$OUT"
+    else
+        expect_error 2 "takes no option '--json'" yoke $verb runs/latest --json
+    fi
+done
+expect_exit 0 yoke data fetch mnist --json --quiet
+expect json_check data folder <"$OUT"
+
+case_ "export writes an npz whose arrays are the checkpoint's tensors, byte for byte"
+expect_exit 0 yoke export runs/latest --to npz -o model.npz
+expect_no_out
+expect_exit 0 npz_reader model.npz
+expect_same "$(cat "$OUT")" "$(printf 'softmax.bias <f4 C (10,)\nsoftmax.weight <f4 C (10, 784)')"
+{ npz_reader model.npz softmax.bias && npz_reader model.npz softmax.weight; } >arrays
+tail -c $((7850 * 4)) "$(newest_of "$run")" >tensors
+expect cmp -s arrays tensors
+if command -v unzip >/dev/null; then
+    expect_exit 0 unzip -t model.npz
+fi
+if command -v python3 >/dev/null; then
+    expect_exit 0 python3 -m zipfile -t model.npz
+fi
+
+case_ "export leaves the optimizer's state behind, and says what it cannot do"
+expect_exit 0 yoke train softmax --optimizer adam --steps 100 --run adam --quiet
+expect_exit 0 yoke export adam -o adam.npz --quiet
+expect_no_err
+expect_exit 0 npz_reader adam.npz
+expect_same "$(wc -l <"$OUT")" 2
+expect_error 2 "needs -o FILE" yoke export runs/latest
+expect_error 2 "'onnx' is none of npz" yoke export runs/latest --to onnx -o x
+expect_error 1 "nowhere/x.npz" yoke export runs/latest -o nowhere/x.npz
+expect test ! -e x
+
+case_ "a run that trains can be evaluated, predicted and exported meanwhile"
+begin busy softmax --steps 100000000 --checkpoint-every 20 --keep 1 --run busy
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+    expect_exit 0 yoke eval busy
+    expect_exit 0 yoke export busy -o busy.npz --quiet
+    expect_exit 0 npz_reader busy.npz
+done
+kill -INT $pid
+ended 130
+
+# ---- explaining itself ----
+
+case_ "help of every verb lists its options, shows examples that work, and fits 80 columns"
+for verb in $verbs; do
+    expect_exit 0 yoke help "$verb"
+    expect_no_err
+    expect_out "^usage: yoke $verb"
+    expect_out '^options:$'
+    expect_out '^examples:$'
+    expect_out '^  -h, --help'
+    cp "$OUT" "help.$verb"
+    expect_exit 0 yoke "$verb" --help
+    expect cmp -s "$OUT" "help.$verb"
+    expect_exit 0 yoke "$verb" -h
+    expect cmp -s "$OUT" "help.$verb"
+    expect test -z "$(grep -E '.{81}' "help.$verb")"
+done
+
+case_ "help tells no option of another verb, and every option that the verb takes"
+all=$(cat help.* | sed -nE 's/^  (-., )?--([a-z0-9-]+).*/\2/p' | sort -u)
+expect test "$(wc -w <<<"$all")" -ge 30
+for verb in $verbs; do
+    for name in $all; do
+        [ "$name" = help ] && continue
+        run yoke "$verb" a b c d e "--$name" || true # too many words: nothing is ever done
+        if grep -qE "^  (-., )?--$name( |\$)" "help.$verb"; then
+            grep -q "takes no option '--$name'" "$ERR" && fail "'yoke help $verb' promises --$name, which it does not take"
+        fi
+    done
+done
+
+case_ "the examples of the help run"
+mkdir examples
+(
+    cd examples || exit 1
+    mkdir digits
+    cp "$mnist"/* digits/
+    cp digits/train-images-idx3-ubyte .
+    gzip -k train-images-idx3-ubyte
+    sed -n '/^examples:/,$p' ../help.{train,eval,predict,export,data} | grep '^  yoke ' | sort -u >list
+    grep -v -- '--resume' list | grep train >ordered
+    grep -- '--resume' list >>ordered
+    grep -v train list >>ordered
+    grep 'data info train' list >>ordered
+    while read -r line; do
+        bash -o pipefail -c "$line" >out 2>err </dev/null || [ $? = 141 ] || { echo "$line: $(head -n 1 err)"; exit 1; }
+    done <ordered
+) >"$OUT" 2>&1 || fail "an example of the help does not work"
+
+case_ "help about what is not there"
+expect_error 2 "'trian' is not a verb" yoke help trian
+expect_err "did you mean 'yoke help train'|did you mean 'yoke train'"
+expect_error 2 "'yoke help'.*'more'" yoke help train more
+
+case_ "--version and -V"
+expect_exit 0 yoke --version
+expect_out '^yoke [0-9]+\.[0-9]+\.[0-9]+$'
+expect_same "$(wc -l <"$OUT")" 1
+expect_exit 0 yoke -V
+
+case_ "the manual page is well-formed and names every verb, option and exit status"
+expect_exit 0 yoke help --man
+cp "$OUT" yoke.1
+expect cmp -s yoke.1 "$top/docs/yoke.1"
+for verb in $verbs; do
+    expect grep -q "^\.Ss $verb " yoke.1
+done
+for name in $all; do
+    [ "$name" = help ] || expect grep -qF -- "Fl \\-$name" yoke.1
+done
+if command -v mandoc >/dev/null; then
+    expect_exit 0 mandoc -Tlint -Wwarning yoke.1
+    expect_exit 0 mandoc -Tutf8 yoke.1
+    cp "$OUT" page
+    expect grep -q "EXIT STATUS" page
+fi
+
+# complete WORD...: what bash offers for the last word, one per line
+complete_()
+{
+    bash --norc --noprofile -c '
+        source <(yoke help --completion bash)
+        complete -p yoke | grep -q " -F _yoke yoke" || exit 1
+        COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMP_LINE="$*" COMP_POINT=${#COMP_LINE}
+        _yoke yoke "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+        printf "%s\n" "${COMPREPLY[@]}"' bash "$@"
+}
+
+case_ "bash completes verbs, models, options, choices and files"
+expect_same "$(complete_ yoke '' | sort | tr '\n' ' ')" "--help --version data eval export help predict train "
+expect_same "$(complete_ yoke tr)" train
+expect_same "$(complete_ yoke train s)" softmax
+expect_same "$(complete_ yoke train softmax --tar | tr '\n' ' ')" "--target-loss --target-accuracy "
+expect_same "$(complete_ yoke train softmax --optimizer a | tr '\n' ' ')" "adagrad adam "
+expect_same "$(complete_ yoke export --to '')" npz
+expect_same "$(complete_ yoke data f)" fetch
+expect_same "$(complete_ yoke eval runs/lat)" runs/latest
+for verb in $verbs; do
+    for name in $(sed -nE 's/^  (-., )?--([a-z0-9-]+).*/\2/p' "help.$verb"); do
+        [[ $'\n'$(complete_ yoke "$verb" x --"${name:0:3}")$'\n' = *$'\n'"--$name"$'\n'* ]] || fail "bash does not complete --$name of $verb"
+    done
+done
+
+case_ "bash completes in a real interactive shell"
+if command -v script >/dev/null; then
+    printf 'PS1=; source <(yoke help --completion bash)\n' >rc
+    { sleep 0.5 && printf 'yoke train softmax --sched\t' && sleep 0.5 && printf '\003exit\n'; } |
+        timeout 10 script -qec 'bash --noprofile --rcfile rc -i' /dev/null >"$OUT" 2>&1
+    expect_out 'yoke train softmax --schedule '
+else
+    skip "script is not installed"
+fi
+
+case_ "the other shells can read their scripts"
+for shell in bash zsh fish; do
+    expect_exit 0 yoke help --completion $shell
+    expect test -s "$OUT"
+    cp "$OUT" "completion.$shell"
+    if command -v $shell >/dev/null; then
+        expect_exit 0 $shell -n "completion.$shell"
+    fi
+    for verb in $verbs; do
+        expect grep -q "$verb" "completion.$shell"
+    done
+done
+expect_error 2 "'csh' is none of" yoke help --completion csh
+
+case_ "data info describes everything: sets, folders, files, gzipped files"
+expect_exit 0 yoke data info mnist
+expect_out '^mnist: 70000 labelled images, 10 classes'
+expect_exit 0 yoke data info "$mnist"
+expect_out '60000 rows of 28x28x1'
+for name in train-images-idx3-ubyte train-labels-idx1-ubyte t10k-images-idx3-ubyte t10k-labels-idx1-ubyte; do
+    expect_exit 0 yoke data info "$mnist/$name"
+    expect_out 'IDX.*u8'
+done
+expect_exit 0 yoke data info part/t10k-images-idx3-ubyte.gz
+expect_out 'gzipped.*500x28x28'
+if [ -e /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz ]; then
+    expect_exit 0 yoke data info fashion-mnist
+    expect_out 'fashion-mnist: 70000'
+fi
+expect_error 2 "which file" yoke data info
+expect_error 2 "which data set" yoke data fetch
+expect_error 2 "fetch or info" yoke data
+expect_error 2 "fetch or info" yoke data inform mnist
+
+case_ "data info knows yoke's own files, too"
+expect_exit 0 yoke data info "$(newest_of "$run")"
+expect_out 'softmax.weight'
