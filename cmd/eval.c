@@ -47,7 +47,7 @@ static yk_code run(struct call *call, struct yk_error *e)
         yk_trained_open(&t, call->word[0], o->threads > 0 ? (unsigned)o->threads : yk_cpus(), o->isa, say_damaged, NULL, e);
     if (rc != YK_OK)
         return rc;
-    const char *data = o->test_data != NULL ? o->test_data : o->data != NULL ? o->data : t.data;
+    const char *data = o->test_data != NULL ? o->test_data : o->data != NULL ? o->data : t.test_data;
     rc = yk_data_open_test(data, &set, e);
     if (rc == YK_OK)
         rc = yk_trained_fits(&t, &set, e);
@@ -66,8 +66,8 @@ const struct verb verb_eval = {
     .name = "eval",
     .args = "RUN|FILE [options]",
     .summary = "loss and accuracy of a trained model",
-    .details = "Evaluates the newest whole checkpoint of RUN, or a .safetensors FILE, on the test\n"
-               "part of the data it was trained on, or on --data / --test-data.",
+    .details = "Evaluates the newest whole checkpoint of RUN, or a .safetensors FILE, on the\n"
+               "test part of the data it was trained on, or on --data / --test-data.",
     .examples = "yoke eval runs/latest\n"
                 "yoke eval runs/latest --test-data digits/t10k-images-idx3-ubyte --json",
     .most = 1,

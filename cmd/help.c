@@ -114,11 +114,8 @@ static yk_code run(struct call *call, struct yk_error *e)
         help_overview(stdout);
     } else {
         const struct verb *v = verb_find(call->word[0]);
-        if (v == NULL) {
-            yk_fail(e, YK_USAGE, "'%.40s' is not a verb", call->word[0]);
-            yk_hint(e, "'yoke help' lists them");
-            return YK_USAGE;
-        }
+        if (v == NULL)
+            return unknown_verb(call->word[0], e);
         help_verb(stdout, v);
     }
     return YK_OK;

@@ -4,6 +4,7 @@
 
 #include "yoke.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -27,28 +28,47 @@ const struct verb *verb_find(const char *name)
     return NULL;
 }
 
-void print_error(const struct yk_error *e)
+/* One line, whatever the text holds: a file's name may contain anything, line ends and escape sequences included. */
+static void print_line(const char *paint, const char *label, const char *text, bool color)
 {
-    bool color = isatty(STDERR_FILENO) && getenv("NO_COLOR") == NULL;
-    fprintf(stderr, "%syoke: %s%s\n", color ? "\033[31m" : "", e->text, color ? "\033[0m" : "");
-    if (e->hint[0] != '\0')
-        fprintf(stderr, "%shint: %s%s\n", color ? "\033[2m" : "", e->hint, color ? "\033[0m" : "");
+    fprintf(stderr, "%s%s: ", color ? paint : "", label);
+    for (const char *p = text; *p != '\0'; p++)
+        fputc((unsigned char)*p < ' ' || *p == 127 ? '?' : *p, stderr);
+    fprintf(stderr, "%s\n", color ? "\033[0m" : "");
 }
 
-static int unknown_verb(const char *name)
+void print_error(const struct yk_error *e)
 {
-    struct yk_error e;
+    const char *no_color = getenv("NO_COLOR");
+    bool color = isatty(STDERR_FILENO) && (no_color == NULL || no_color[0] == '\0');
+    print_line("\033[31m", "yoke", e->text, color);
+    if (e->hint[0] != '\0')
+        print_line("\033[2m", "hint", e->hint, color);
+}
+
+yk_code unknown_verb(const char *name, struct yk_error *e)
+{
     const char *names[sizeof VERBS / sizeof VERBS[0]];
     for (size_t i = 0; i < sizeof VERBS / sizeof VERBS[0]; i++)
         names[i] = VERBS[i]->name;
     const char *near = yk_nearest(name, names, sizeof VERBS / sizeof VERBS[0], sizeof names[0]);
-    yk_fail(&e, YK_USAGE, "'%.40s' is not a verb", name);
+    yk_fail(e, YK_USAGE, "'%.40s' is not a verb", name);
     if (near != NULL)
-        yk_hint(&e, "did you mean 'yoke %s'?", near);
+        yk_hint(e, "did you mean 'yoke %s'?", near);
     else
-        yk_hint(&e, "'yoke help' lists them");
-    print_error(&e);
+        yk_hint(e, "'yoke help' lists them");
     return YK_USAGE;
+}
+
+/* A closed standard stream would be the number of the next file opened, and what is meant for a person would end in it. */
+static void open_streams(void)
+{
+    int fd;
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd > STDERR_FILENO)
+        close(fd);
 }
 
 /* Is `word`, or its one-letter form, among the arguments? --help and --version win over everything else. */
@@ -64,9 +84,9 @@ static yk_code run(const struct verb *v, int argc, char **argv, struct call *cal
 {
     uint32_t bit = yk_verb_bit(v->name);
     yk_code rc = yk_opts_args(&call->config->opts, bit, v->name, argc, argv, call->word, v->most, &call->words, e);
-    if (rc == YK_OK)
+    if (rc == YK_OK && bit != YK_VERB(help)) /* help must be there when a file is wrong */
         rc = yk_options_files(&call->config->opts, bit, e);
-    if (rc == YK_OK && call->config->o.resume == NULL) /* a resumed run is checked with its own options */
+    if (rc == YK_OK)
         rc = yk_options_check(&call->config->opts, bit, e);
     return rc == YK_OK ? v->run(call, e) : rc;
 }
@@ -74,16 +94,17 @@ static yk_code run(const struct verb *v, int argc, char **argv, struct call *cal
 /* Results that could not be written (a full disk behind a redirection) are not results. */
 static yk_code flush_output(yk_code rc)
 {
-    if (fflush(stdout) == 0 && !ferror(stdout))
+    if ((fflush(stdout) == 0 && !ferror(stdout)) || rc != YK_OK)
         return rc;
     struct yk_error e;
     yk_fail_errno(&e, YK_FAILED, "cannot write to standard output");
     print_error(&e);
-    return rc == YK_OK ? YK_FAILED : rc;
+    return YK_FAILED;
 }
 
 int main(int argc, char **argv)
 {
+    open_streams();
     if (argc < 2) {
         help_overview(stderr);
         return YK_USAGE;
@@ -97,14 +118,17 @@ int main(int argc, char **argv)
         help_overview(stdout);
         return flush_output(YK_OK);
     }
+    struct yk_error e = {0};
     const struct verb *v = verb_find(word);
-    if (v == NULL)
-        return unknown_verb(word);
+    if (v == NULL) {
+        unknown_verb(word, &e);
+        print_error(&e);
+        return YK_USAGE;
+    }
     if (asks_for("--help", "-h", argc - 2, argv + 2)) {
         help_verb(stdout, v);
         return flush_output(YK_OK);
     }
-    struct yk_error e = {0};
     struct call call = {.config = yoke_config_new()};
     if (call.config == NULL) {
         fprintf(stderr, "yoke: out of memory\n");

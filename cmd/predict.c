@@ -68,12 +68,13 @@ static yk_code run(struct call *call, struct yk_error *e)
     struct yk_dataset set = {0};
     struct yk_score score;
     float *prob = NULL;
+    bool to_file = o->output != NULL && strcmp(o->output, "-") != 0;
     if (call->words == 0)
         return yk_fail(e, YK_USAGE, "which run? for example: yoke predict runs/latest --data mnist");
     yk_code rc = yk_trained_open(&t, call->word[0], o->threads > 0 ? (unsigned)o->threads : yk_cpus(), o->isa, NULL, NULL, e);
     if (rc != YK_OK)
         return rc;
-    const char *data = o->test_data != NULL ? o->test_data : o->data != NULL ? o->data : t.data;
+    const char *data = o->test_data != NULL ? o->test_data : o->data != NULL ? o->data : t.test_data;
     rc = yk_data_open_test(data, &set, e);
     if (rc == YK_OK)
         rc = yk_trained_fits(&t, &set, e);
@@ -87,8 +88,8 @@ static yk_code run(struct call *call, struct yk_error *e)
     }
     rc = yk_trained_score(&t, &set, &score, prob, e);
     if (rc == YK_OK)
-        rc = write_csv(o->output, prob, set.rows, t.shape.classes, e);
-    if (rc == YK_OK && o->output != NULL && !o->quiet)
+        rc = write_csv(to_file ? o->output : NULL, prob, set.rows, t.shape.classes, e);
+    if (rc == YK_OK && to_file && !o->quiet)
         fprintf(stderr, "yoke: %u predictions in '%s'\n", set.rows, o->output);
 out:
     free(prob);

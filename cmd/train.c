@@ -12,16 +12,17 @@
 
 static yoke_run *training;           /* for the handler, which gets no argument */
 static volatile sig_atomic_t caught; /* the signal that came first */
+static bool quiet;
 
 static void on_signal(int number)
 {
-    static const char MESSAGE[] = "\nyoke: stopping; once more quits without saving\n";
+    static const char MESSAGE[] = "yoke: stopping; once more quits without saving\n";
     if (caught != 0)
         _exit(128 + number);
     caught = number;
-    if (write(STDERR_FILENO, MESSAGE, sizeof MESSAGE - 1) < 0)
-        _exit(128 + number);
     yoke_stop(training);
+    if (!quiet && write(STDERR_FILENO, MESSAGE, sizeof MESSAGE - 1) < 0)
+        return; /* nobody to tell */
 }
 
 static void catch_signals(void)
@@ -45,10 +46,11 @@ static yk_code run(struct call *call, struct yk_error *e)
     training = yoke_open(call->config, call->words > 0 ? call->word[0] : NULL, &error);
     if (training == NULL)
         return fail(&error, e);
+    quiet = call->config->o.quiet;
     catch_signals();
     yk_code rc = yoke_train(training, &error) == YOKE_OK ? YK_OK : fail(&error, e);
     if (rc == YK_OK) {
-        bool json = call->config->o.json && !call->config->o.dry_run;
+        bool json = call->config->o.json;
         char *text = json ? yoke_summary(training) : yoke_report(training);
         if (text != NULL)
             fputs(text, stdout);
@@ -67,9 +69,9 @@ static void list_models(FILE *out)
 {
     for (unsigned i = 0; yk_model_at(i) != NULL; i++) {
         const struct yk_model_ops *m = yk_model_at(i);
-        fprintf(out, "  %s: %s; by default", m->name, m->help);
+        fprintf(out, "  %s: %s; by default\n   ", m->name, m->help);
         for (size_t k = 0; m->defaults[k] != NULL; k += 2)
-            fprintf(out, "%s --%s %s", k > 0 && k % 8 == 0 ? "\n   " : "", m->defaults[k], m->defaults[k + 1]);
+            fprintf(out, " --%s %s", m->defaults[k], m->defaults[k + 1]);
         fputc('\n', out);
     }
 }
@@ -78,12 +80,13 @@ const struct verb verb_train = {
     .name = "train",
     .args = "MODEL [--data DATA] [options] | --resume RUN",
     .summary = "train a model",
-    .details = "Trains MODEL on DATA until a stop rule holds: --steps, --epochs, --target-loss,\n"
-               "--target-accuracy or --max-seconds, whichever comes first. Everything the run\n"
-               "says about itself goes into a folder below runs/ (runs/latest is the newest):\n"
-               "config.json, summary.json, metrics.jsonl, log.txt, checkpoints/ and events/\n"
-               "for TensorBoard. Ctrl-C saves and stops; --resume goes on where it stopped and\n"
-               "ends with the very bits of a run that was never interrupted.",
+    .details = "Trains MODEL on DATA until a stop rule holds: --steps, --epochs,\n"
+               "--target-loss, --target-accuracy or --max-seconds, whichever comes first.\n"
+               "Everything the run says about itself goes into a folder below runs/\n"
+               "(runs/latest is the newest): config.json, summary.json, metrics.jsonl,\n"
+               "log.txt, checkpoints/ and events/ for TensorBoard. Ctrl-C saves and stops;\n"
+               "--resume goes on where it stopped and ends with the very bits of a run that\n"
+               "was never interrupted.",
     .list = list_models,
     .examples = "yoke train softmax --data mnist --target-loss 0.35\n"
                 "yoke train softmax --data fashion-mnist --optimizer adam --epochs 20\n"

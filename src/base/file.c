@@ -32,7 +32,13 @@ yk_code yk_outfile_open(struct yk_outfile *o, const char *path, struct yk_error 
         rc = yk_path(o->temp, e, "%s.tmp.%ld.%u", path, (long)getpid(), atomic_fetch_add(&serial, 1));
     if (rc != YK_OK)
         return rc;
-    o->fd = open(o->temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    struct stat st;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) {
+        o->temp[0] = '\0'; /* renaming a file over /dev/null would be a disaster */
+        o->fd = open(path, O_WRONLY | O_CLOEXEC);
+    } else {
+        o->fd = open(o->temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    }
     if (o->fd < 0)
         return yk_fail_errno(e, YK_FAILED, "cannot create '%s'", path);
     return YK_OK;
@@ -74,6 +80,8 @@ yk_code yk_outfile_commit(struct yk_outfile *o, struct yk_error *e)
     if (close(o->fd) != 0 && rc == YK_OK)
         rc = yk_fail_errno(e, YK_FAILED, "cannot write '%s'", o->path);
     o->fd = -1;
+    if (o->temp[0] == '\0')
+        return rc;
     if (rc == YK_OK && rename(o->temp, o->path) != 0)
         rc = yk_fail_errno(e, YK_FAILED, "cannot rename '%s' to '%s'", o->temp, o->path);
     if (rc != YK_OK)
@@ -88,7 +96,8 @@ void yk_outfile_abort(struct yk_outfile *o)
     if (o->fd < 0)
         return;
     close(o->fd);
-    unlink(o->temp);
+    if (o->temp[0] != '\0')
+        unlink(o->temp);
     o->fd = -1;
 }
 
@@ -108,7 +117,7 @@ yk_code yk_file_write(const char *path, const void *bytes, size_t n, struct yk_e
 yk_code yk_file_read(const char *path, size_t max, char **bytes, size_t *n, struct yk_error *e)
 {
     yk_code rc = YK_OK;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* so that a pipe is refused below, not waited for */
     if (fd < 0)
         return yk_fail_errno(e, YK_DATA, "cannot open '%s'", path);
     struct stat st;

@@ -18,7 +18,7 @@
 struct yk_outfile {
     int fd;                 /* open on `temp`; -1 when closed */
     char path[YK_PATH_MAX]; /* the final name */
-    char temp[YK_PATH_MAX]; /* "<path>.tmp.<pid>.<n>" */
+    char temp[YK_PATH_MAX]; /* "<path>.tmp.<pid>.<n>"; "" where the target is a pipe or a device, which is written as it is */
 };
 
 /* Open a temporary file beside `path`. On failure nothing is left behind and `o` needs no release. */

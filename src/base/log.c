@@ -180,7 +180,7 @@ void yk_log_error(struct yk_log *log, enum yk_level level, const struct yk_error
 
 void yk_log_status(struct yk_log *log, const char *text)
 {
-    if (log == NULL || !log->terminal)
+    if (log == NULL || !log->terminal || log->least > YK_INFO)
         return;
     pthread_mutex_lock(&log->lock);
     if (strcmp(text, log->status) != 0) {

@@ -90,6 +90,15 @@ const char *yk_nearest(const char *typed, const void *words, size_t n, size_t st
     return best;
 }
 
+/* What JSON cannot say would be missing from config.json, and a resumed run would take the default instead. */
+static bool is_utf8(const char *text)
+{
+    json_t *j = json_string(text);
+    bool can = j != NULL;
+    json_decref(j);
+    return can;
+}
+
 static yk_code set_number(const struct yk_opt *t, const char *text, double *out, struct yk_error *e)
 {
     char *end;
@@ -140,6 +149,8 @@ static yk_code set_value(struct yk_opts *o, size_t i, const char *text, struct y
     case YK_OPT_TEXT:
         if (text[0] == '\0')
             return yk_fail(e, YK_USAGE, "--%s: the value is empty", t->name);
+        if (!is_utf8(text))
+            return yk_fail(e, YK_USAGE, "--%s: the value is not UTF-8", t->name);
         break;
     }
     char *copy = strdup(text);
@@ -227,6 +238,14 @@ bool yk_opts_given(const struct yk_opts *o, const char *name)
     return i < o->n && o->given[i];
 }
 
+bool yk_opts_any(const struct yk_opts *o, uint32_t flags, bool typed)
+{
+    for (size_t i = 0; i < o->n; i++)
+        if ((o->table[i].flags & flags) && o->given[i] && (!typed || o->origin[i] == YK_COMMAND_LINE))
+            return true;
+    return false;
+}
+
 void yk_opt_text(const struct yk_opts *o, size_t i, char *out, size_t cap)
 {
     static const char *const unit[] = {[YK_NEVER] = "", [YK_STEPS] = "", [YK_EXAMPLES] = "ex", [YK_SECONDS] = "s"};
@@ -274,7 +293,8 @@ json_t *yk_opts_json(const struct yk_opts *o, uint32_t verb)
     return out;
 }
 
-yk_code yk_opts_load(struct yk_opts *o, const json_t *saved, const char *what, enum yk_origin origin, struct yk_error *e)
+yk_code yk_opts_load(struct yk_opts *o, const json_t *saved, const char *what, enum yk_origin origin, uint32_t but_not,
+                     struct yk_error *e)
 {
     const char *name;
     json_t *value;
@@ -282,7 +302,7 @@ yk_code yk_opts_load(struct yk_opts *o, const json_t *saved, const char *what, e
     {
         char text[4096] = "";
         size_t i = find(o, name);
-        if (i == o->n || (o->table[i].flags & YK_OPT_TRANSIENT))
+        if (i == o->n || (o->table[i].flags & (YK_OPT_TRANSIENT | but_not)))
             continue; /* written by a newer yoke, or not an option: "model", "version" */
         if (json_is_boolean(value))
             snprintf(text, sizeof text, "%s", json_is_true(value) ? "true" : "false");

@@ -35,8 +35,9 @@ enum yk_origin { YK_BUILT_IN, YK_FROM_MODEL, YK_USER_INI, YK_LOCAL_INI, YK_CONFI
 enum {
     YK_OPT_ON_RESUME = 1, /* may be changed when a run is resumed */
     YK_OPT_TRANSIENT = 2, /* about this call, not about the run: not saved in config.json, not read from it */
-    YK_OPT_SHARED = 4
-}; /* a result does not depend on it, or it is common to all verbs: listed last in help */
+    YK_OPT_SHARED = 4,    /* a result does not depend on it, or it is common to all verbs: listed last in help */
+    YK_OPT_STOP = 8,      /* a stop rule: giving any on resume replaces all that the run had */
+};
 
 struct yk_opt {
     const char *name; /* without the dashes */
@@ -68,6 +69,8 @@ yk_code yk_opts_copy(struct yk_opts *to, void *values, const struct yk_opts *fro
 yk_code yk_opts_set(struct yk_opts *o, const char *name, const char *text, enum yk_origin origin, struct yk_error *e);
 
 bool yk_opts_given(const struct yk_opts *o, const char *name);
+/* Was any option with one of these flags given? On the command line, if `typed`. */
+bool yk_opts_any(const struct yk_opts *o, uint32_t flags, bool typed);
 
 /* The arguments after the verb. Words that are no options go to `words` (at most `max`). */
 yk_code yk_opts_args(struct yk_opts *o, uint32_t verb, const char *verb_name, int argc, char *const *argv, const char **words,
@@ -82,7 +85,9 @@ yk_code yk_opts_ini_text(struct yk_opts *o, const char *text, const char *what, 
 
 /* Everything a run should remember, and back. Values are JSON numbers, booleans and strings; unset ones are left out. */
 json_t *yk_opts_json(const struct yk_opts *o, uint32_t verb);
-yk_code yk_opts_load(struct yk_opts *o, const json_t *saved, const char *what, enum yk_origin origin, struct yk_error *e);
+/* Options that have one of the flags `but_not` are passed over. */
+yk_code yk_opts_load(struct yk_opts *o, const json_t *saved, const char *what, enum yk_origin origin, uint32_t but_not,
+                     struct yk_error *e);
 
 /* The value as a user would type it ("" if unset). */
 void yk_opt_text(const struct yk_opts *o, size_t i, char *out, size_t cap);

@@ -144,6 +144,7 @@ static void test_refuses(void **state)
         {"rate", "1000001", "out of range: 1e-12 to 1000000"},
         {"rate", "nan", "not a number"},
         {"name", "", "empty"},
+        {"name", "caf\xe9", "not UTF-8"}, /* JSON could not save it */
         {"kind", "", "none of red|green|blue"},
         {"kind", "re", "none of"},
         {"kind", "redd", "none of"},
@@ -242,7 +243,7 @@ static void test_json_round_trip(void **state)
     assert_non_null(j);
     json_object_set_new(j, "model", json_string("softmax")); /* no option: passed over */
     json_object_set_new(j, "folder", json_string("/elsewhere"));
-    assert_int_equal(yk_opts_load(&b.o, j, "config.json", YK_RESUMED, &b.e), YK_OK);
+    assert_int_equal(yk_opts_load(&b.o, j, "config.json", YK_RESUMED, 0, &b.e), YK_OK);
     assert_true(b.v.rate == a.v.rate && b.v.batch == a.v.batch && b.v.fast && b.v.folder == NULL);
     assert_string_equal(b.v.name, a.v.name);
     assert_true(b.v.every.unit == YK_EXAMPLES && b.v.every.amount == 20000);
@@ -270,7 +271,7 @@ static void test_load_refuses(void **state)
     for (size_t k = 0; k < sizeof BAD / sizeof BAD[0]; k++) {
         json_t *j = json_loads(BAD[k], 0, NULL);
         assert_non_null(j);
-        if (yk_opts_load(&r.o, j, "old/config.json", YK_RESUMED, &r.e) != YK_DATA)
+        if (yk_opts_load(&r.o, j, "old/config.json", YK_RESUMED, 0, &r.e) != YK_DATA)
             fail_msg("%s was accepted", BAD[k]);
         assert_non_null(strstr(r.e.text, "old/config.json"));
         json_decref(j);

@@ -34,15 +34,15 @@ static yk_code unknown(const struct yk_opts *o, uint32_t verb, const char *verb_
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)strcspn(arg, "="), arg);
     if (exists)
-        yk_fail(e, YK_USAGE, "'yoke %s' takes no option '--%s'", verb_name, name);
+        yk_fail(e, YK_USAGE, "'yoke %s' takes no option '%s'", verb_name, name);
     else
-        yk_fail(e, YK_USAGE, "unknown option '--%s'", name);
+        yk_fail(e, YK_USAGE, "unknown option '%s'", name);
     const char *words[128];
     size_t n = 0;
     for (size_t i = 0; i < o->n && n < 128; i++)
         if (o->table[i].verbs & verb)
             words[n++] = o->table[i].name;
-    const char *near = exists ? NULL : yk_nearest(name, words, n, sizeof words[0]);
+    const char *near = exists || strncmp(name, "--", 2) != 0 ? NULL : yk_nearest(name + 2, words, n, sizeof words[0]);
     if (near != NULL)
         yk_hint(e, "did you mean '--%s'?", near);
     else
@@ -77,14 +77,19 @@ yk_code yk_opts_args(struct yk_opts *o, uint32_t verb, const char *verb_name, in
             t = by_name(o, arg + 2, len);
             value = arg[2 + len] == '=' ? arg + 3 + len : NULL;
         } else {
-            t = arg[2] == '\0' ? by_letter(o, arg[1]) : NULL;
+            t = by_letter(o, arg[1]);
+            value = arg[2] != '\0' ? arg + 2 : NULL; /* -b60 */
+            if (t != NULL && t->type == YK_OPT_FLAG && value != NULL)
+                t = NULL;
         }
         if (t == NULL || !(t->verbs & verb))
-            return unknown(o, verb, verb_name, arg + (arg[1] == '-' ? 2 : 1), t != NULL, e);
+            return unknown(o, verb, verb_name, arg, t != NULL, e);
         if (t->type == YK_OPT_FLAG) {
             value = value ? value : "true";
         } else if (value == NULL) {
-            if (i + 1 == argc)
+            bool option_next =
+                i + 1 < argc && strncmp(argv[i + 1], "--", 2) == 0 && by_name(o, argv[i + 1] + 2, strcspn(argv[i + 1] + 2, "="));
+            if (i + 1 == argc || option_next)
                 return yk_fail(e, YK_USAGE, "--%s needs a value: --%s %s", t->name, t->name, t->meta);
             value = argv[++i];
         }

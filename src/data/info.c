@@ -6,9 +6,11 @@
 #include "data/data.h"
 #include "data/fetch.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #define COLLECT_FORMAT(name) &yk_format_##name,
@@ -63,9 +65,19 @@ static yk_code describe_dataset(const char *what, struct yk_buf *out, struct yk_
 static yk_code describe_file(const char *path, struct yk_buf *out, struct yk_error *e)
 {
     uint8_t head[YK_SNIFF_BYTES];
-    gzFile f = gzopen(path, "rbe"); /* reads plain files as they are */
-    if (f == NULL)
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is refused, not waited for */
+    if (fd < 0)
         return yk_fail_errno(e, YK_DATA, "cannot open '%s'", path);
+    struct stat st;
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        close(fd);
+        return yk_fail(e, YK_DATA, "'%s' is not a regular file", path);
+    }
+    gzFile f = gzdopen(fd, "rb"); /* reads plain files as they are */
+    if (f == NULL) {
+        close(fd);
+        return yk_fail_memory(e, sizeof head);
+    }
     int n = gzread(f, head, sizeof head);
     gzclose(f);
     char expected[384] = "";

@@ -18,7 +18,7 @@ struct yk_tensor {
 
 struct yk_meta { /* one entry of __metadata__ */
     char key[32];
-    char value[480];
+    char value[4096]; /* a path fits */
 };
 
 struct yk_tensors {           /* a file in memory */

@@ -227,9 +227,9 @@ static void test_refuses_long_names(void **state)
     name[128] = '\0';
     snprintf(header, sizeof header, "{\"%s\":" T("[0,8]", "[2]") "}", name);
     assert_int_equal(parse(header, 8, &t, &e), YK_DATA);
-    char value[481];
-    memset(value, 'v', 480);
-    value[480] = '\0';
+    char value[sizeof t.meta->value + 1];
+    memset(value, 'v', sizeof value - 1);
+    value[sizeof value - 1] = '\0';
     snprintf(header, sizeof header, "{\"__metadata__\":{\"a\":\"%s\"}}", value);
     assert_int_equal(parse(header, 0, &t, &e), YK_DATA);
 }

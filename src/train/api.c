@@ -86,6 +86,11 @@ enum yoke_code yoke_train(yoke_run *run, yoke_error *error)
         return give(YK_OK, &e, error);
     }
     yk_code rc = yk_session_train(s, &e);
+    if (rc == YK_OK)
+        yk_log_line(s->log, YK_DEBUG, "stopped at step %llu (%s): train loss %.4f, test loss %.4f, test accuracy %.4f",
+                    (unsigned long long)s->now.step, yk_stop_name(s->stop), s->last_loss, s->test_loss, s->test_accuracy);
+    else
+        yk_log_line(s->log, YK_DEBUG, "failed after step %llu: %s", (unsigned long long)s->now.step, e.text);
     if (rc == YK_OK) {
         json_t *summary = yk_session_summary(s);
         rc = yk_run_save(&s->run, "summary.json", summary, &e);
@@ -103,7 +108,8 @@ void yoke_stop(yoke_run *run)
 
 char *yoke_summary(const yoke_run *run)
 {
-    json_t *summary = yk_session_summary(run->session);
+    const struct yk_session *s = run->session;
+    json_t *summary = s->o.dry_run ? yk_session_plan_json(s) : yk_session_summary(s);
     char *text = json_dumps(summary, JSON_INDENT(2) | JSON_REAL_PRECISION(10));
     json_decref(summary);
     return text;

@@ -133,6 +133,7 @@ static void take_result(struct yk_session *s)
     if (reached != YK_RUNNING) {
         s->stop = reached;
         s->discarded = s->now.step - c->snap.at.step;
+        s->last_loss = c->train_loss; /* not that of the steps that go */
         yk_snapshot_restore(&c->snap, s);
     }
     s->previous_loss = s->test_loss;

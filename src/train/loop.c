@@ -24,13 +24,11 @@ struct loop {
     struct due check, save;
     uint64_t last_step; /* the step that --steps or --epochs allow */
     enum yk_stop last_why;
-    uint64_t look_at;   /* look round at this step */
-    uint64_t stride;    /* steps between looks that nothing forces */
-    double looked;      /* when we last did */
-    double loss;        /* summed since the last check */
-    uint64_t examples;  /* likewise */
-    uint64_t mark_step; /* the step of the last check */
-    double mark_seconds;
+    uint64_t look_at;    /* look round at this step */
+    uint64_t stride;     /* steps between looks that nothing forces */
+    double looked;       /* when we last did */
+    double mark_seconds; /* when the last check was */
+    uint64_t mark_step;  /* its step, or the first of this start */
     struct yk_progress progress;
 };
 
@@ -75,7 +73,8 @@ static void find_end(struct loop *l, const struct yk_session *s)
     uint64_t per_epoch = (s->train.rows + (uint64_t)s->o.batch - 1) / (uint64_t)s->o.batch;
     l->last_step = UINT64_MAX;
     if (s->o.epochs > 0) {
-        l->last_step = (uint64_t)s->o.epochs * per_epoch;
+        if (__builtin_mul_overflow((uint64_t)s->o.epochs, per_epoch, &l->last_step))
+            l->last_step = UINT64_MAX - 1;
         l->last_why = YK_STOP_EPOCHS;
     }
     if (s->o.steps > 0 && (uint64_t)s->o.steps < l->last_step) {
@@ -87,14 +86,14 @@ static void find_end(struct loop *l, const struct yk_session *s)
 static yk_code check(struct yk_session *s, struct loop *l, bool last, struct yk_error *e)
 {
     double seconds = yk_session_seconds(s), took = seconds - l->mark_seconds;
-    if (l->examples > 0)
-        s->last_loss = l->loss / (double)l->examples;
-    yk_code rc = yk_evaluator_post(s, s->last_loss, took > 0 ? (double)(s->now.step - l->mark_step) / took : NAN, last, e);
-    l->loss = 0;
-    l->examples = 0;
+    uint64_t steps = s->now.step - l->mark_step;
+    if (s->now.loss_examples > 0)
+        s->last_loss = s->now.loss / (double)s->now.loss_examples;
+    s->now.loss = 0;
+    s->now.loss_examples = 0;
     l->mark_step = s->now.step;
     l->mark_seconds = seconds;
-    return rc;
+    return yk_evaluator_post(s, s->last_loss, took > 0 ? (double)steps / took : NAN, last, e);
 }
 
 static void show_progress(struct yk_session *s, struct loop *l, double now)
@@ -107,7 +106,8 @@ static void show_progress(struct yk_session *s, struct loop *l, double now)
     if (!isnan(s->test_loss))
         snprintf(test, sizeof test, "  test %.4f %.2f %%", s->test_loss, s->test_accuracy * 100);
     snprintf(text, sizeof text, "step %llu  epoch %.1f  train %.4f%s  %.0f steps/s", (unsigned long long)s->now.step,
-             (double)s->now.examples / s->train.rows, l->examples > 0 ? l->loss / (double)l->examples : s->last_loss, test,
+             (double)s->now.examples / s->train.rows,
+             s->now.loss_examples > 0 ? s->now.loss / (double)s->now.loss_examples : s->last_loss, test,
              (double)(s->now.step - s->first_step) / fmax(seconds - s->before, 1e-9));
     yk_progress_show(&l->progress, now, part, text);
 }
@@ -133,7 +133,9 @@ static yk_code look_round(struct yk_session *s, struct loop *l, struct yk_error 
             s->stop = why;
     }
     if (rc == YK_OK && s->stop == YK_RUNNING && is_due(&l->save, &s->now, seconds)) {
-        rc = yk_saver_post(s, e);
+        rc = yk_evaluator_collect(s, true, e); /* a check is on record before the checkpoint that would skip it on resume */
+        if (rc == YK_OK && s->stop == YK_RUNNING)
+            rc = yk_saver_post(s, e);
         due_after(&l->save, &s->now, seconds);
     }
     if (yk_progress_due(&l->progress, now))
@@ -169,6 +171,8 @@ static double train_step(struct yk_session *s, bool timed)
 
     s->now.step = s->strategy.owner.step;
     s->now.examples += batch.n;
+    s->now.loss += loss;
+    s->now.loss_examples += batch.n;
     s->now.cursor = s->source.cursor;
     if (timed) {
         s->phases.samples++;
@@ -186,7 +190,7 @@ static yk_code finish(struct yk_session *s, struct loop *l, struct yk_error *e)
     yk_code rc = yk_evaluator_collect(s, true, e);
     if (s->stop != YK_STOP_TARGET_LOSS && s->stop != YK_STOP_TARGET_ACCURACY) /* those ended with a snapshot, and its time */
         s->now.seconds = yk_session_seconds(s);
-    if (rc == YK_OK && s->stop != YK_STOP_SIGNAL && s->tested_step != s->now.step && (l->examples > 0 || s->test.rows > 0)) {
+    if (rc == YK_OK && s->tested_step != s->now.step && (s->now.loss_examples > 0 || s->test.rows > 0)) {
         rc = check(s, l, true, e);
         if (rc == YK_OK)
             rc = yk_evaluator_collect(s, true, e);
@@ -220,10 +224,7 @@ yk_code yk_session_train(struct yk_session *s, struct yk_error *e)
 
     yk_code rc = look_round(s, &l, e);
     while (rc == YK_OK && s->stop == YK_RUNNING) {
-        uint64_t before = s->now.examples;
         double loss = train_step(s, s->now.step % SAMPLE == 0);
-        l.loss += loss;
-        l.examples += s->now.examples - before;
         if (!isfinite(loss)) {
             rc = yk_fail(e, YK_FAILED, "training diverged: the loss of step %llu is not a number",
                          (unsigned long long)s->now.step);

@@ -36,13 +36,15 @@ const struct yk_opt yk_option_table[] = {
     {"schedule", 0, YK_OPT_TEXT, TRAIN, AT(schedule), "constant", 0, 0, NULL, "SHAPE", 0,
      "rate over steps: constant, staircase:RATE:STEPS, exponential:RATE:STEPS, cosine:STEPS[:LAST], warmup:STEPS,SHAPE"},
 
-    {"steps", 0, YK_OPT_INT, TRAIN, AT(steps), NULL, 1, MANY, NULL, "N", YK_OPT_ON_RESUME, "stop after N global steps"},
-    {"epochs", 0, YK_OPT_INT, TRAIN, AT(epochs), NULL, 1, MANY, NULL, "N", YK_OPT_ON_RESUME, "stop after N passes over the data"},
-    {"target-loss", 0, YK_OPT_REAL, TRAIN, AT(target_loss), NULL, 1e-12, 1e6, NULL, "X", YK_OPT_ON_RESUME,
+    {"steps", 0, YK_OPT_INT, TRAIN, AT(steps), NULL, 1, MANY, NULL, "N", YK_OPT_ON_RESUME | YK_OPT_STOP,
+     "stop after N global steps"},
+    {"epochs", 0, YK_OPT_INT, TRAIN, AT(epochs), NULL, 1, MANY, NULL, "N", YK_OPT_ON_RESUME | YK_OPT_STOP,
+     "stop after N passes over the data"},
+    {"target-loss", 0, YK_OPT_REAL, TRAIN, AT(target_loss), NULL, 1e-12, 1e6, NULL, "X", YK_OPT_ON_RESUME | YK_OPT_STOP,
      "stop when the test loss is X or less"},
-    {"target-accuracy", 0, YK_OPT_REAL, TRAIN, AT(target_accuracy), NULL, 1e-6, 1, NULL, "X", YK_OPT_ON_RESUME,
+    {"target-accuracy", 0, YK_OPT_REAL, TRAIN, AT(target_accuracy), NULL, 1e-6, 1, NULL, "X", YK_OPT_ON_RESUME | YK_OPT_STOP,
      "stop when the test accuracy is X or more (a fraction)"},
-    {"max-seconds", 0, YK_OPT_REAL, TRAIN, AT(max_seconds), NULL, 1e-3, 1e9, NULL, "X", YK_OPT_ON_RESUME,
+    {"max-seconds", 0, YK_OPT_REAL, TRAIN, AT(max_seconds), NULL, 1e-3, 1e9, NULL, "X", YK_OPT_ON_RESUME | YK_OPT_STOP,
      "stop after X seconds of training"},
 
     {"eval-every", 0, YK_OPT_EVERY, TRAIN, AT(eval_every), "100", 0, 0, NULL, "N", YK_OPT_ON_RESUME,
@@ -71,8 +73,8 @@ const struct yk_opt yk_option_table[] = {
 
     {"config", 0, YK_OPT_TEXT, ALL, AT(config), NULL, 0, 0, NULL, "FILE", YK_OPT_TRANSIENT | YK_OPT_SHARED,
      "read options from FILE too, over ./yoke.ini"},
-    {"json", 0, YK_OPT_FLAG, MODEL_VERBS | YK_VERB(data), AT(json), NULL, 0, 0, NULL, "", YK_OPT_TRANSIENT | YK_OPT_SHARED,
-     "print the result as one JSON object"},
+    {"json", 0, YK_OPT_FLAG, YK_VERB(train) | YK_VERB(eval) | YK_VERB(data), AT(json), NULL, 0, 0, NULL, "",
+     YK_OPT_TRANSIENT | YK_OPT_SHARED, "print the result as one JSON object"},
     {"quiet", 'q', YK_OPT_FLAG, ALL, AT(quiet), NULL, 0, 0, NULL, "", YK_OPT_TRANSIENT | YK_OPT_SHARED,
      "no progress, only warnings and the result"},
     {"verbose", 'v', YK_OPT_FLAG, ALL, AT(verbose), NULL, 0, 0, NULL, "", YK_OPT_TRANSIENT | YK_OPT_SHARED, "say more"},
@@ -111,19 +113,10 @@ yk_code yk_options_files(struct yk_opts *o, uint32_t verb, struct yk_error *e)
     return rc;
 }
 
-static bool has_stop_rule(const struct yk_opts *o)
-{
-    static const char *const RULES[] = {"steps", "epochs", "target-loss", "target-accuracy", "max-seconds"};
-    for (size_t i = 0; i < sizeof RULES / sizeof RULES[0]; i++)
-        if (yk_opts_given(o, RULES[i]))
-            return true;
-    return false;
-}
-
 yk_code yk_options_model(struct yk_opts *o, const char *const *defaults, struct yk_error *e)
 {
     const struct yk_options *v = o->values;
-    bool ends = has_stop_rule(o);
+    bool ends = yk_opts_any(o, YK_OPT_STOP, false);
     bool own_optimizer = !yk_opts_given(o, "optimizer");
     yk_code rc = YK_OK;
     for (size_t i = 0; defaults[i] != NULL && rc == YK_OK; i += 2) {

@@ -154,7 +154,7 @@ static void test_round_trip(void **state)
     json_decref(j);
     j = json_loads(text, 0, NULL);
     assert_non_null(j);
-    assert_int_equal(yk_opts_load(&b.o, j, "config.json", YK_RESUMED, &b.e), YK_OK);
+    assert_int_equal(yk_opts_load(&b.o, j, "config.json", YK_RESUMED, 0, &b.e), YK_OK);
     for (size_t i = 0; i < yk_option_count; i++) {
         const struct yk_opt *t = &yk_option_table[i];
         char x[256], y[256];

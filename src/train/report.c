@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ROWS = 9, BAR = 24 };
+enum { ROWS = 9, BAR = 15 };
 
 /* 1234567 -> "1,234,567" */
 static const char *grouped(double v, char out[32])

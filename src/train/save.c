@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { METAS = 16 };
+enum { METAS = 20 };
 
 yk_code yk_snapshot_init(struct yk_snapshot *n, const struct yk_session *s, bool with_slots, struct yk_error *e)
 {
@@ -106,6 +106,10 @@ static yk_code write_snapshot(struct yk_session *s, struct yk_error *e)
     meta_of(meta, &metas, "epoch", "%" PRIu64, snap->at.cursor.epoch);
     meta_of(meta, &metas, "epoch_at", "%" PRIu64, snap->at.cursor.at);
     meta_of(meta, &metas, "seconds", "%.9f", snap->at.seconds);
+    meta_of(meta, &metas, "loss", "%.17g", snap->at.loss);
+    meta_of(meta, &metas, "loss_examples", "%" PRIu64, snap->at.loss_examples);
+    if (s->o.test_data != NULL)
+        meta_of(meta, &metas, "test_data", "%s", s->o.test_data);
     yk_code rc = yk_run_path(&s->run, "checkpoints", dir, e);
     if (rc == YK_OK)
         rc = yk_checkpoint_write(dir, snap->at.step, tensor, n, meta, metas, (unsigned)s->o.keep, path, e);
@@ -139,6 +143,8 @@ yk_code yk_saver_wait(struct yk_session *s, struct yk_error *e)
         return YK_OK;
     yk_lane_wait(s->writer);
     s->save_pending = false;
+    if (s->save_error.code == YK_OK)
+        yk_log_line(s->log, YK_DEBUG, "checkpoint of step %llu is on the disk", (unsigned long long)s->saving.at.step);
     if (s->save_error.code != YK_OK && e != NULL)
         *e = s->save_error;
     return s->save_error.code;
@@ -199,7 +205,8 @@ yk_code yk_saver_restore(struct yk_session *s, bool *found, struct yk_error *e)
     struct yk_owner *owner = &s->strategy.owner;
     char data_hash[24];
     snprintf(data_hash, sizeof data_hash, "%016" PRIx64, s->train.xxh3);
-    const char *hash = yk_tensors_meta(&t, "data_xxh3"), *seconds = yk_tensors_meta(&t, "seconds");
+    const char *hash = yk_tensors_meta(&t, "data_xxh3"), *seconds = yk_tensors_meta(&t, "seconds"),
+               *loss = yk_tensors_meta(&t, "loss");
     bool whole = restore_views(&t, &s->params, "", s->params.flat);
     for (unsigned k = 0; k < owner->optimizer->slots && whole; k++) {
         char prefix[YK_NAME];
@@ -208,7 +215,7 @@ yk_code yk_saver_restore(struct yk_session *s, bool *found, struct yk_error *e)
     }
     whole = whole && meta_number(&t, "step", &m.step) && meta_number(&t, "examples", &m.examples) &&
             meta_number(&t, "epoch", &m.cursor.epoch) && meta_number(&t, "epoch_at", &m.cursor.at) && hash != NULL &&
-            seconds != NULL;
+            seconds != NULL && loss != NULL && meta_number(&t, "loss_examples", &m.loss_examples);
     if (!whole) {
         rc = yk_fail(e, YK_DATA, "'%s' does not fit this run: tensors or metadata are missing", path);
     } else if (strcmp(hash, data_hash) != 0) {
@@ -216,6 +223,7 @@ yk_code yk_saver_restore(struct yk_session *s, bool *found, struct yk_error *e)
         yk_hint(e, "a run can only be resumed on the bytes it began with; start a new one without --resume");
     } else {
         m.seconds = strtod(seconds, NULL);
+        m.loss = strtod(loss, NULL);
         s->now = m;
         owner->step = m.step;
         rc = yk_source_seek(&s->source, m.cursor, e);

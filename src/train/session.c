@@ -11,9 +11,11 @@
 #include "data/fetch.h"
 #include "kernel/kernel.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Options of the command line that may not differ from the run's own. */
 static yk_code check_resume(const struct yk_opts *given, struct yk_error *e)
@@ -47,16 +49,15 @@ static yk_code load_run(struct yk_session *s, struct yk_error *e)
     else
         snprintf(s->model_name, sizeof s->model_name, "%s", model);
     if (rc == YK_OK)
-        rc = yk_opts_load(&s->opts, config, "config.json", YK_RESUMED, e);
+        rc = yk_opts_load(&s->opts, config, "config.json", YK_RESUMED, yk_opts_any(&s->opts, YK_OPT_STOP, true) ? YK_OPT_STOP : 0,
+                          e);
     json_decref(config);
     if (rc != YK_OK || yk_run_load(&s->run, "summary.json", &summary, NULL) != YK_OK)
         return rc;
     s->old_summary = summary;
     const char *why = json_string_value(json_object_get(summary, "stop_reason"));
-    bool changed = false; /* a stop rule of this command line gives it something to do again */
-    for (size_t i = 0; i < s->opts.n; i++)
-        changed |= s->opts.given[i] && s->opts.origin[i] == YK_COMMAND_LINE && (s->opts.table[i].flags & YK_OPT_ON_RESUME);
-    s->already_done = why != NULL && strcmp(why, "signal") != 0 && !changed;
+    /* A stop rule on this command line gives it something to do again. */
+    s->already_done = why != NULL && strcmp(why, "signal") != 0 && !yk_opts_any(&s->opts, YK_OPT_STOP, true) && !s->o.dry_run;
     return YK_OK;
 }
 
@@ -82,7 +83,7 @@ static yk_code find_model(struct yk_session *s, struct yk_error *e)
 static yk_code fix_machine(struct yk_session *s, struct yk_error *e)
 {
     const struct yk_kernels *kernels;
-    char text[16], *path = s->o.data != NULL && !yk_fetch_knows(s->o.data) ? realpath(s->o.data, NULL) : NULL;
+    char text[16];
     yk_code rc = yk_kernels_pick(s->o.isa, &kernels, e);
     if (rc == YK_OK)
         rc = yk_opts_set(&s->opts, "isa", kernels->name, YK_COMMAND_LINE, e);
@@ -90,10 +91,16 @@ static yk_code fix_machine(struct yk_session *s, struct yk_error *e)
         snprintf(text, sizeof text, "%u", yk_cpus());
         rc = yk_opts_set(&s->opts, "threads", text, YK_FROM_MODEL, e);
     }
-    if (rc == YK_OK && path != NULL) /* a relative path would be lost when the run is resumed from another folder */
-        rc = yk_opts_set(&s->opts, "data", path, YK_COMMAND_LINE, e);
-    free(path);
     s->threads = (unsigned)s->o.threads;
+    return rc;
+}
+
+/* A relative path would be lost when the run is resumed, or evaluated, from another folder. */
+static yk_code fix_path(struct yk_session *s, const char *option, const char *value, struct yk_error *e)
+{
+    char *path = value != NULL && !yk_fetch_knows(value) ? realpath(value, NULL) : NULL;
+    yk_code rc = path != NULL ? yk_opts_set(&s->opts, option, path, YK_COMMAND_LINE, e) : YK_OK;
+    free(path);
     return rc;
 }
 
@@ -128,6 +135,10 @@ static yk_code open_data(struct yk_session *s, struct yk_error *e)
         yk_hint(e, "name some with --test-data");
         rc = YK_USAGE;
     }
+    if (rc == YK_OK)
+        rc = fix_path(s, "data", s->o.data, e);
+    if (rc == YK_OK)
+        rc = fix_path(s, "test-data", s->o.test_data, e);
     return rc;
 }
 
@@ -160,28 +171,41 @@ static yk_code save_config(struct yk_session *s, struct yk_error *e)
     return rc;
 }
 
-/* The folder exists from here on. */
+/* What an earlier start left as its result holds no longer, once this one trains. */
+static yk_code drop_summary(struct yk_session *s, struct yk_error *e)
+{
+    char path[YK_PATH_MAX];
+    yk_code rc = yk_run_path(&s->run, "summary.json", path, e);
+    if (rc == YK_OK && unlink(path) != 0 && errno != ENOENT)
+        rc = yk_fail_errno(e, YK_FAILED, "cannot remove '%s'", path);
+    return rc;
+}
+
+/* The folder exists from here on. A resumed run changes nothing in it before its checkpoint has been accepted. */
 static yk_code open_run(struct yk_session *s, struct yk_error *e)
 {
     char path[YK_PATH_MAX];
     bool found = false;
-    yk_code rc = s->resumed ? YK_OK : yk_run_create(&s->run, s->o.run, s->model_name, "local", e);
+    yk_code rc = s->resumed ? yk_saver_restore(s, &found, e) : yk_run_create(&s->run, s->o.run, s->model_name, "local", e);
     if (rc == YK_OK)
         rc = yk_run_path(&s->run, "log.txt", path, e);
     if (rc == YK_OK)
         rc = yk_log_file(s->log, path, e);
+    if (rc == YK_OK && s->resumed)
+        rc = drop_summary(s, e);
     if (rc == YK_OK)
         rc = save_config(s, e);
     if (rc == YK_OK)
         rc = yk_run_save_ranks(&s->run, e);
-    if (rc == YK_OK && s->resumed)
-        rc = yk_saver_restore(s, &found, e);
-    if (rc == YK_OK && s->resumed)
+    if (rc != YK_OK)
+        return rc;
+    if (s->resumed)
         yk_log_line(s->log, YK_INFO,
                     found ? "resuming '%s' at step %llu" : "resuming '%s' from the start: it has no checkpoint yet (step %llu)",
                     s->run.dir, (unsigned long long)s->now.step);
-    if (rc == YK_OK)
-        rc = yk_metrics_open(&s->metrics, &s->run, "worker-0", s->now.step, e);
+    else
+        yk_log_line(s->log, YK_DEBUG, "yoke %s trains %s on %s in '%s'", YK_VERSION, s->model_name, s->o.data, s->run.dir);
+    rc = yk_metrics_open(&s->metrics, &s->run, "worker-0", s->now.step, e);
     if (rc == YK_OK && s->resumed)
         yk_events_restart(yk_metrics_events(s->metrics), s->now.step + 1);
     if (rc == YK_OK && !found)
@@ -219,6 +243,8 @@ yk_code yk_session_open(struct yk_session **out, const struct yk_opts *opts, con
         rc = yk_options_model(&s->opts, s->ops->defaults, e);
     if (rc == YK_OK)
         rc = yk_options_check(&s->opts, YK_VERB(train), e);
+    if (rc == YK_USAGE && s->resumed) /* what does not fit stands in the run's own file, not on the command line */
+        rc = YK_DATA;
     if (rc == YK_OK && !s->already_done) {
         rc = fix_machine(s, e);
         if (rc == YK_OK)
@@ -284,4 +310,15 @@ void yk_session_plan(const struct yk_session *s, struct yk_buf *out)
     if (s->o.max_seconds > 0)
         yk_buf_format(out, " after %g s", s->o.max_seconds);
     yk_buf_text(out, "\n");
+}
+
+json_t *yk_session_plan_json(const struct yk_session *s)
+{
+    json_t *plan = yk_opts_json(&s->opts, YK_VERB(train));
+    json_object_set_new(plan, "model", json_string(s->model_name));
+    json_object_set_new(plan, "dry_run", json_true());
+    json_object_set_new(plan, "parameters", json_integer((json_int_t)s->params.weights));
+    json_object_set_new(plan, "train_examples", json_integer(s->train.rows));
+    json_object_set_new(plan, "test_examples", json_integer(s->test.rows));
+    return plan;
 }

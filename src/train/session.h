@@ -45,6 +45,8 @@ struct yk_moment {
     uint64_t examples;       /* examples they were computed from */
     struct yk_cursor cursor; /* the next batch */
     double seconds;          /* of training, over all starts of this run */
+    double loss;             /* training loss summed since the last check, */
+    uint64_t loss_examples;  /* over so many examples: a resumed run's curve is the uninterrupted one's */
 };
 
 /* The parameters and the optimizer's state at one moment. */
@@ -139,6 +141,7 @@ yk_code yk_session_open(struct yk_session **out, const struct yk_opts *opts, con
 void yk_session_close(struct yk_session *s);
 /* The plan in words, for --dry-run and --verbose. */
 void yk_session_plan(const struct yk_session *s, struct yk_buf *out);
+json_t *yk_session_plan_json(const struct yk_session *s);
 
 /* loop.c */
 yk_code yk_session_train(struct yk_session *s, struct yk_error *e);

@@ -39,7 +39,9 @@ static yk_code read_meta(struct yk_trained *t, const struct yk_tensors *file, st
         (double)d[0] * d[1] * d[2] > (1 << 30))
         return yk_fail(e, YK_DATA, "'%s' was not written by yoke: its metadata tells no model, data and shape", t->path);
     snprintf(t->name, sizeof t->name, "%s", model);
+    const char *test_data = yk_tensors_meta(file, "test_data");
     snprintf(t->data, sizeof t->data, "%s", data);
+    snprintf(t->test_data, sizeof t->test_data, "%s", test_data != NULL ? test_data : data);
     snprintf(t->shape.name, sizeof t->shape.name, "%.*s", (int)sizeof t->shape.name - 1, model);
     t->shape.features = d[0] * d[1] * d[2];
     t->shape.classes = (uint32_t)strtoul(classes, NULL, 10);

@@ -12,9 +12,10 @@ struct yk_trained {
     struct yk_model *model;
     struct yk_params params;
     struct yk_work *work;
-    char name[YK_NAME];     /* of the model */
-    char data[YK_PATH_MAX]; /* what it was trained on, as --data took it */
-    char path[YK_PATH_MAX]; /* the checkpoint */
+    char name[YK_NAME];          /* of the model */
+    char data[YK_PATH_MAX];      /* what it was trained on, as --data took it */
+    char test_data[YK_PATH_MAX]; /* what it was evaluated on: --test-data, or the same as data */
+    char path[YK_PATH_MAX];      /* the checkpoint */
     uint64_t step;
     struct yk_dataset shape; /* no rows: the shape it was made for */
 };

@@ -33,6 +33,45 @@ flags=$(pkg-config --static --cflags --libs yoke)
 expect_exit 0 cc -std=c17 -Wall -Wextra -Werror -pedantic program.c $flags -o program
 expect_exit 0 ./program
 
+case_ "the example of examples/ builds as its first lines say, trains, predicts, and reports its errors"
+# shellcheck disable=SC2086
+expect_exit 0 cc -std=c17 -Wall -Wextra -Werror -pedantic "$top/examples/embed.c" $flags -o embed
+if yoke data fetch mnist >/dev/null 2>&1; then
+    expect_exit 0 ./embed mine
+    expect_no_err
+    expect_out '^test_accuracy 0\.90'
+    expect_out '^stroke 5: looks like a 1 '
+    expect test "$(grep -c '^stroke ' "$OUT")" = 10
+    expect_exit 0 "$stage/opt/yoke/bin/yoke" eval mine
+    expect_exit 2 ./embed mine
+    expect_err "^embed: .*'mine' exists already"
+else
+    skip "needs MNIST"
+fi
+
+case_ "the worked example in yoke.h builds and runs"
+sed -n '/^ \*     #include <yoke.h>/,/^ \*     }$/s/^ \*     \{0,1\}//p' "$stage/opt/yoke/include/yoke.h" >worked.c
+expect grep -q 'int main(void)' worked.c
+# shellcheck disable=SC2086
+expect_exit 0 cc -std=c17 -Wall -Wextra -Werror worked.c $flags -o worked
+if yoke data fetch mnist >/dev/null 2>&1; then
+    expect_exit 0 ./worked
+    expect_out '"stop_reason": "target_loss"'
+    expect_no_err
+else
+    skip "needs MNIST"
+fi
+
+case_ "a C++ compiler accepts yoke.h"
+if command -v c++ >/dev/null; then
+    printf '#include <yoke.h>\nint main() { return yoke_version()[0] == 0; }\n' >program.cc
+    # shellcheck disable=SC2086
+    expect_exit 0 c++ -Wall -Wextra -Werror -pedantic program.cc $flags -o program
+    expect_exit 0 ./program
+else
+    expect grep -q 'extern "C"' "$stage/opt/yoke/include/yoke.h"
+fi
+
 case_ "the bash completion is a script that bash can read"
 expect_exit 0 bash -n "$stage/opt/yoke/share/bash-completion/completions/yoke"
 

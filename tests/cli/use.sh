@@ -34,6 +34,15 @@ for args in "--isa plain" "--threads 1" "--threads 3"; do
     expect awk "BEGIN { d = $(json test_loss) - $(json test_loss "$run/summary.json"); exit !(d * d < 1e-10) }"
 done
 
+case_ "eval tests a run on the test data that it was trained with"
+tiny own train 60 4 4 3
+tiny own t10k 30 4 4 3
+tiny other t10k 20 4 4 3
+expect_exit 0 yoke train softmax --data own --test-data other --batch 7 --epochs 1 --run tested --json --quiet
+loss=$(json test_loss)
+expect_exit 0 yoke eval tested --json
+expect_same "$(json examples) $(json test_loss)" "20 $loss"
+
 case_ "eval on other data: a folder, a file, another set; what does not fit names both shapes"
 mkdir part
 { big_endian $((0x803)) 500 28 28 && tail -c +17 "$mnist/t10k-images-idx3-ubyte" | head -c $((500 * 784)); } >part/t10k-images-idx3-ubyte
@@ -108,7 +117,9 @@ case_ "export writes an npz whose arrays are the checkpoint's tensors, byte for 
 expect_exit 0 yoke export runs/latest --to npz -o model.npz
 expect_no_out
 expect_exit 0 npz_reader model.npz
-expect_same "$(cat "$OUT")" "$(printf 'softmax.bias <f4 C (10,)\nsoftmax.weight <f4 C (10, 784)')"
+expect_out '^softmax.bias <f4 C \(10,\)$'
+expect_out '^softmax.weight <f4 C \(10, 784,?\)$'
+expect_same "$(wc -l <"$OUT")" 2
 { npz_reader model.npz softmax.bias && npz_reader model.npz softmax.weight; } >arrays
 tail -c $((7850 * 4)) "$(newest_of "$run")" >tensors
 expect cmp -s arrays tensors
@@ -158,16 +169,16 @@ for verb in $verbs; do
     expect test -z "$(grep -E '.{81}' "help.$verb")"
 done
 
-case_ "help tells no option of another verb, and every option that the verb takes"
-all=$(cat help.* | sed -nE 's/^  (-., )?--([a-z0-9-]+).*/\2/p' | sort -u)
+case_ "help lists the options that the verb takes, and no others"
+all=$(cat help.* | sed -nE 's/^  (-., )?--([a-z0-9-]+).*/\2/p' | sort -u | grep -vx help)
 expect test "$(wc -w <<<"$all")" -ge 30
 for verb in $verbs; do
     for name in $all; do
-        [ "$name" = help ] && continue
-        run yoke "$verb" a b c d e "--$name" || true # too many words: nothing is ever done
-        if grep -qE "^  (-., )?--$name( |\$)" "help.$verb"; then
-            grep -q "takes no option '--$name'" "$ERR" && fail "'yoke help $verb' promises --$name, which it does not take"
-        fi
+        run yoke "$verb" "--$name" 1 a b c d e || true # too many words: nothing is ever done
+        listed=no taken=yes
+        grep -qE "^  (-., )?--$name( |\$)" "help.$verb" && listed=yes
+        grep -q "takes no option '--$name'" "$ERR" && taken=no
+        [ $listed = $taken ] || fail "--$name of '$verb': listed $listed, taken $taken"
     done
 done
 
@@ -180,10 +191,8 @@ mkdir examples
     cp digits/train-images-idx3-ubyte .
     gzip -k train-images-idx3-ubyte
     sed -n '/^examples:/,$p' ../help.{train,eval,predict,export,data} | grep '^  yoke ' | sort -u >list
-    grep -v -- '--resume' list | grep train >ordered
-    grep -- '--resume' list >>ordered
-    grep -v train list >>ordered
-    grep 'data info train' list >>ordered
+    # what trains comes before what needs a run
+    { grep ' train softmax ' list && grep -- '--resume' list && grep -v 'yoke train ' list; } >ordered
     while read -r line; do
         bash -o pipefail -c "$line" >out 2>err </dev/null || [ $? = 141 ] || { echo "$line: $(head -n 1 err)"; exit 1; }
     done <ordered
@@ -208,13 +217,12 @@ for verb in $verbs; do
     expect grep -q "^\.Ss $verb " yoke.1
 done
 for name in $all; do
-    [ "$name" = help ] || expect grep -qF -- "Fl \\-$name" yoke.1
+    expect grep -qF -- "Fl \\-$name" yoke.1
 done
 if command -v mandoc >/dev/null; then
     expect_exit 0 mandoc -Tlint -Wwarning yoke.1
-    expect_exit 0 mandoc -Tutf8 yoke.1
-    cp "$OUT" page
-    expect grep -q "EXIT STATUS" page
+    expect_exit 0 mandoc -Thtml yoke.1
+    expect_out 'EXIT'
 fi
 
 # complete WORD...: what bash offers for the last word, one per line
@@ -238,7 +246,8 @@ expect_same "$(complete_ yoke export --to '')" npz
 expect_same "$(complete_ yoke data f)" fetch
 expect_same "$(complete_ yoke eval runs/lat)" runs/latest
 for verb in $verbs; do
-    for name in $(sed -nE 's/^  (-., )?--([a-z0-9-]+).*/\2/p' "help.$verb"); do
+    names=$(sed -nE 's/^  (-., )?--([a-z0-9-]+).*/\2/p' "help.$verb")
+    for name in $names; do
         [[ $'\n'$(complete_ yoke "$verb" x --"${name:0:3}")$'\n' = *$'\n'"--$name"$'\n'* ]] || fail "bash does not complete --$name of $verb"
     done
 done
@@ -286,7 +295,3 @@ expect_error 2 "which file" yoke data info
 expect_error 2 "which data set" yoke data fetch
 expect_error 2 "fetch or info" yoke data
 expect_error 2 "fetch or info" yoke data inform mnist
-
-case_ "data info knows yoke's own files, too"
-expect_exit 0 yoke data info "$(newest_of "$run")"
-expect_out 'softmax.weight'

@@ -4,6 +4,7 @@
 #
 #   . "$(dirname "$0")/../lib.sh"
 #   . "$top/tests/tools/helpers.sh"
+: "${top:?lib.sh comes first}" "${tmp:?}"
 
 tool() # NAME [LIBRARY...]: build tests/tools/NAME.c into the test's own folder, which is on the PATH from then on
 {
@@ -21,7 +22,7 @@ expect_one_sentence()
     expect_no_out
     [ "$(grep -c '^yoke: ' "$ERR")" = 1 ] || fail "not exactly one line starts with 'yoke: '"
     [ "$(grep -c '^hint: ' "$ERR")" -le 1 ] || fail "more than one hint"
-    [ -z "$(grep -Ev '^(yoke|hint): ' "$ERR")" ] || fail "stderr has other lines"
+    ! grep -qEv '^(yoke|hint): ' "$ERR" || fail "stderr has other lines"
     head -n 1 "$ERR" | grep -q '^yoke: ' || fail "the hint comes before the sentence"
 }
 
@@ -36,7 +37,9 @@ expect_error() # CODE REGEX COMMAND...: the command ends with CODE and one sente
 
 expect_same() # A B: both there, and equal
 {
-    [ -n "$1" ] && [ "$1" = "$2" ] || fail "'$1' is not '$2'"
+    if [ -z "$1" ] || [ "$1" != "$2" ]; then
+        fail "'$1' is not '$2'"
+    fi
 }
 
 expect_no_runs() # nothing was left in the folder
@@ -51,7 +54,7 @@ params_of() # RUN: the hash of its final parameters
 
 checkpoints_of() # RUN: the names of its checkpoints, oldest first
 {
-    (cd "$1/checkpoints" && ls -1 | grep '\.safetensors$')
+    find "$1/checkpoints" -name '*.safetensors' -printf '%f\n' | sort
 }
 
 newest_of() # RUN: the path of its newest checkpoint

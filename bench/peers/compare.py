@@ -1,0 +1,211 @@
+"""compare.py - yoke against PyTorch at its best, turn by turn in one run. Started by bench/peers.sh.
+
+    compare.py --yoke PATH --bench PATH --mnist FOLDER --openblas FOLDER [--rounds N]
+
+First PyTorch is tried under every setting that is known to matter (which OpenBLAS, tuned for which processor; how wide its
+own kernels are), and for each style and thread count the fastest setting is kept. Then yoke and PyTorch take turns: one round
+of the one, one of the other, several times; figures are medians. A setting lives in the environment of a child process:
+nothing of the system is changed.
+Ratios are yoke / PyTorch with as many threads as suit it, 1 or 2. Exit status 0 unless something is broken.
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from statistics import median
+
+PYTHON = "/usr/bin/python3"  # Debian's, for which python3-torch is installed
+WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "softmax_torch.py")
+FAMILIES = {"idiomatic": ["idiomatic"], "by hand": ["by hand (C,F)", "by hand (F,C)"]}
+THREADS = (1, 2)
+ROUND_SECONDS = 0.3
+TRIAL_ROUNDS = 3
+ROWS = ((1, 1), (10, 1), (60, 1), (100, 1), (600, 1), (600, 2))  # batch, yoke's threads
+TARGET = {"batch": 100, "loss": 0.35}
+FLOORS = {60: 5, 100: 5}  # of the ratio to idiomatic PyTorch
+TARGET_FLOOR = 5
+TARGET_STEPS = (6600, 7600)  # about 7,100; anything else means that something else was trained
+
+
+class Torch:
+    """A PyTorch process under one setting."""
+
+    def __init__(self, setting, mnist):
+        self.started = time.perf_counter()
+        self.process = subprocess.Popen([PYTHON, WORKER, mnist], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        env={**os.environ, **setting})
+        self.about = self.answer()
+        self.startup = time.perf_counter() - self.started  # to where the first step could begin
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit(f"bench: PyTorch ended with status {self.process.wait()}")
+        return json.loads(line)
+
+    def ask(self, **request):
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        return self.answer()
+
+    def rate(self, style, threads, batch):
+        return self.ask(do="rate", style=style, threads=threads, batch=batch, seconds=ROUND_SECONDS)["steps_per_second"]
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+class Yoke:
+    def __init__(self, args):
+        self.args = args
+
+    def rate(self, threads, batch):
+        command = [self.args.bench, "--yoke", str(batch), "--threads", str(threads), "--rounds", "1"]
+        return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+    def target(self):
+        """The summary of one run to the target, and how long the process lived."""
+        with tempfile.TemporaryDirectory(prefix="yoke-bench.") as folder:
+            command = [self.args.yoke, "train", "softmax", "--data", "mnist", "--batch", str(TARGET["batch"]), "--lr", "0.01",
+                       "--target-loss", str(TARGET["loss"]), "--run", "run", "--json"]
+            start = time.perf_counter()
+            done = subprocess.run(command, check=True, cwd=folder, env={**os.environ, "XDG_CONFIG_HOME": folder},
+                                  capture_output=True, text=True)
+            lived = time.perf_counter() - start
+        summary = json.loads(done.stdout)
+        seconds = summary["wall_seconds"] - summary["startup_seconds"]
+        return {"seconds": seconds, "startup": lived - seconds, "steps": summary["global_steps"],
+                "accuracy": summary["test_accuracy"], "peak_bytes": summary["peak_rss_bytes"]}
+
+
+def settings(openblas):
+    """Environments worth trying, by name."""
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+        flags = next((line for line in file if line.startswith("flags")), "").split()
+    openmp = {"LD_LIBRARY_PATH": openblas}
+    found = {"as installed": {}, "openmp": openmp}
+    if "avx2" in flags:
+        found["openmp, HASWELL"] = {**openmp, "OPENBLAS_CORETYPE": "HASWELL"}
+    if "avx512f" in flags:
+        found["openmp, SKYLAKEX"] = {**openmp, "OPENBLAS_CORETYPE": "SKYLAKEX"}
+        found["openmp, SKYLAKEX, ATen avx512"] = {**found["openmp, SKYLAKEX"], "ATEN_CPU_CAPABILITY": "avx512"}
+    return found
+
+
+def try_settings(args):
+    """Steps/s of every setting; the best (setting, style) for each family and thread count; start-up times."""
+    tried, startups = {}, []
+    columns = [(family, threads) for family in FAMILIES for threads in THREADS]
+    print(f"PyTorch under several settings: steps/s at batch {TARGET['batch']}, median of {TRIAL_ROUNDS} short rounds\n")
+    print(f"{'setting':32}{'OpenBLAS core':>14}" + "".join(f"{f + ', ' + str(t):>15}" for f, t in columns))
+    for name, setting in settings(args.openblas).items():
+        torch = Torch(setting, args.mnist)
+        startups.append(torch.startup)
+        if setting and not any(path.startswith(args.openblas) for path in torch.about["blas"]):
+            sys.exit(f"bench: PyTorch did not load the OpenBLAS of '{args.openblas}', but {torch.about['blas']}")
+        line = f"{name:32}{torch.about['core'] or '-':>14}"
+        for column in columns:
+            family, threads = column
+            for style in FAMILIES[family]:
+                tried[column, name, style] = median(torch.rate(style, threads, TARGET["batch"]) for _ in range(TRIAL_ROUNDS))
+            line += f"{max(tried[column, name, style] for style in FAMILIES[family]):15.0f}"
+        print(line, flush=True)
+        version = torch.about["torch"]
+        torch.close()
+    best = {}
+    for column in columns:
+        _, name, style = max((value, name, style) for (c, name, style), value in tried.items() if c == column)
+        best[column] = (name, style)
+    print(f"\nPyTorch {version}; the best, used from here on (threads: setting; style):")
+    for (family, threads), (name, style) in best.items():
+        print(f"  {family}, {threads}: {name}; {style}")
+    return best, startups
+
+
+def verdict(ratio, floor):
+    return f"{floor:6.1f}  {'ok' if ratio >= floor else 'MISSED':6}" if floor else f"{'-':>6}  {'-':6}"
+
+
+def compare_rates(args, yoke, torch_of, best):
+    print(f"\nsoftmax step: steps/s, medians of {args.rounds} rounds each, in turns; ratios to PyTorch's better thread count\n")
+    print(f"{'':14}{'':>10}{'idiomatic PyTorch':>28}{'':>14}  {'gradient by hand':>28}")
+    print(f"{'batch':>5}{'threads':>9}{'yoke':>10}{'1 thread':>10}{'2 threads':>10}{'ratio':>8}{'floor':>6}  {'':6}"
+          f"{'1 thread':>10}{'2 threads':>10}{'ratio':>8}")
+    for batch, threads in ROWS:
+        ours, theirs = [], {column: [] for column in best}
+        for _ in range(args.rounds):
+            ours.append(yoke.rate(threads, batch))
+            for column, (name, style) in best.items():
+                theirs[column].append(torch_of[name].rate(style, column[1], batch))
+        own = median(ours)
+        peer = {column: median(values) for column, values in theirs.items()}
+        line = f"{batch:5}{threads:9}{own:10.0f}"
+        for family in FAMILIES:
+            rates = [peer[family, t] for t in THREADS]
+            ratio = own / max(rates)
+            line += "".join(f"{r:10.0f}" for r in rates) + f"{ratio:8.1f}"
+            if family == "idiomatic":
+                line += verdict(ratio, FLOORS.get(batch))
+        print(line, flush=True)
+
+
+def compare_target(args, yoke, torch_of, best, startups):
+    ours, theirs = [], {column: [] for column in best}
+    yoke.target()  # warms the page cache
+    for _ in range(args.rounds):
+        ours.append(yoke.target())
+        for column, (name, style) in best.items():
+            theirs[column].append(torch_of[name].ask(do="target", style=style, threads=column[1], **TARGET))
+
+    print(f"\ntime to test loss <= {TARGET['loss']}: batch {TARGET['batch']}, rate 0.01, test set every 100 steps, 2 cores;"
+          f" medians of {args.rounds}, in turns\n")
+    print(f"{'':26}{'seconds':>9}{'ratio':>8}{'floor':>6}  {'':6}{'steps':>7}{'accuracy':>10}{'start-up s':>12}{'peak MB':>9}")
+    own = median(run["seconds"] for run in ours)
+
+    def line(label, runs, startup, tail):
+        steps = median(run["steps"] for run in runs)
+        print(f"{label:26}{median(run['seconds'] for run in runs):9.3f}{tail}{steps:7.0f}"
+              f"{100 * median(run['accuracy'] for run in runs):8.2f} %{startup:12.3f}"
+              f"{median(run['peak_bytes'] for run in runs) / 1e6:9.0f}")
+        if not TARGET_STEPS[0] <= steps <= TARGET_STEPS[1]:
+            sys.exit(f"bench: '{label}' took {steps:.0f} steps; this problem takes about 7,100: something is wrong")
+
+    line("yoke", ours, median(run["startup"] for run in ours), f"{'':22}")
+    for family in FAMILIES:
+        fastest = min(THREADS, key=lambda t, f=family: median(run["seconds"] for run in theirs[f, t]))
+        for threads in THREADS:
+            runs = theirs[family, threads]
+            ratio = median(run["seconds"] for run in runs) / own
+            judged = family == "idiomatic" and threads == fastest
+            line(f"PyTorch {family}, {threads}", runs, median(startups),
+                 f"{ratio:8.1f}{verdict(ratio, TARGET_FLOOR if judged else None)}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description="yoke against PyTorch at its best")
+    parser.add_argument("--yoke", required=True, help="the program")
+    parser.add_argument("--bench", required=True, help="the softmax benchmark")
+    parser.add_argument("--mnist", required=True, help="the folder with the IDX files")
+    parser.add_argument("--openblas", required=True, help="the folder of the OpenMP build of OpenBLAS")
+    parser.add_argument("--rounds", type=int, default=9)
+    args = parser.parse_args()
+    args.yoke, args.bench = os.path.abspath(args.yoke), os.path.abspath(args.bench)
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])  # two cores for everybody
+
+    yoke = Yoke(args)
+    best, startups = try_settings(args)
+    names = {name for name, _ in best.values()}
+    torch_of = {name: Torch(settings(args.openblas)[name], args.mnist) for name in names}
+    startups += [torch.startup for torch in torch_of.values()]
+    compare_rates(args, yoke, torch_of, best)
+    compare_target(args, yoke, torch_of, best, startups)
+    for torch in torch_of.values():
+        torch.close()
+
+
+if __name__ == "__main__":
+    main()

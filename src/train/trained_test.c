@@ -1,0 +1,165 @@
+/* trained_test.c - a finished run answers as the summary said it would; and files that are no model of ours are refused with a sentence,
+ * whatever they claim to be. */
+#include "tests/tiny.h"
+
+#include "train/trained.h"
+
+static void test_scores(void **state)
+{
+    (void)state;
+    static float prob[TINY_TEST * TINY_CLASSES];
+    struct yk_session *s = tiny_train("run=a steps=60 batch=50 lr=0.2");
+    struct yk_trained t;
+    struct yk_dataset test;
+    struct yk_score score;
+    struct yk_error e;
+    char hash[17], expected[17];
+    static const char *const WHERE[] = {"a", "a/checkpoints/step-000000000060.safetensors"};
+    yk_params_hash(&s->params, expected);
+    assert_int_equal(yk_data_open_test("data", &test, &e), YK_OK);
+    for (int i = 0; i < 2; i++) {
+        if (yk_trained_open(&t, WHERE[i], 2, "auto", NULL, NULL, &e) != YK_OK)
+            fail_msg("%s", e.text);
+        yk_params_hash(&t.params, hash);
+        assert_string_equal(hash, expected);
+        assert_int_equal(t.step, 60);
+        assert_string_equal(t.name, "softmax");
+        assert_string_equal(t.path, WHERE[1]);
+        assert_string_equal(t.data, s->o.data);
+        assert_true(t.shape.features == 64 && t.shape.classes == 4 && t.shape.shape[0] == 8 && t.shape.shape[2] == 1);
+        assert_int_equal(yk_trained_fits(&t, &test, &e), YK_OK);
+        assert_int_equal(yk_trained_score(&t, &test, &score, prob, &e), YK_OK);
+        assert_int_equal(score.examples, TINY_TEST);
+        assert_true((double)score.correct / TINY_TEST == s->test_accuracy);
+        assert_true(fabs(score.loss / TINY_TEST - s->test_loss) < 1e-9);
+        double loss = 0;
+        for (uint32_t k = 0; k < TINY_TEST; k++)
+            loss -= log((double)prob[k * TINY_CLASSES + test.labels[k]]);
+        assert_true(fabs(loss - score.loss) < 1e-4 * loss);
+        yk_trained_close(&t);
+        yk_trained_close(&t);
+    }
+    yk_dataset_release(&test);
+    yk_session_close(s);
+}
+
+static void test_fits(void **state)
+{
+    (void)state;
+    yk_session_close(tiny_train("run=a steps=1"));
+    struct yk_trained t;
+    struct yk_error e;
+    assert_int_equal(yk_trained_open(&t, "a", 1, "auto", NULL, NULL, &e), YK_OK);
+    struct yk_dataset set = {.name = "other", .features = 64, .classes = 4, .shape = {8, 8, 1}};
+    assert_int_equal(yk_trained_fits(&t, &set, &e), YK_OK);
+    set.classes = 3; /* a set may lack the highest classes */
+    assert_int_equal(yk_trained_fits(&t, &set, &e), YK_OK);
+    set.classes = 5;
+    assert_int_equal(yk_trained_fits(&t, &set, &e), YK_USAGE);
+    set = (struct yk_dataset){.name = "other", .features = 784, .classes = 4, .shape = {28, 28, 1}};
+    assert_int_equal(yk_trained_fits(&t, &set, &e), YK_USAGE);
+    assert_non_null(strstr(e.text, "28x28x1"));
+    assert_non_null(strstr(e.text, "8x8x1"));
+    yk_trained_close(&t);
+}
+
+/* What a file says about itself is not to be believed. */
+static void test_hostile(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *shape, *classes;
+        uint64_t rows, columns; /* of softmax.weight */
+        const char *text;       /* NULL: fine */
+    } FILES[] = {
+        {"softmax", "2x2x1", "3", 3, 4, NULL},
+        {"softmax", "4x1x1", "3", 3, 4, NULL},
+        {NULL, "2x2x1", "3", 3, 4, "not written by yoke"},
+        {"softmax", NULL, "3", 3, 4, "not written by yoke"},
+        {"softmax", "2x2x1", NULL, 3, 4, "not written by yoke"},
+        {"lenet", "2x2x1", "3", 3, 4, "does not know"},
+        {"a very very very very very very very very very very very long name", "2x2x1", "3", 3, 4, "not written by yoke"},
+        {"softmax", "", "3", 3, 4, "not written by yoke"},
+        {"softmax", "2x2", "3", 3, 4, "not written by yoke"},
+        {"softmax", "0x2x1", "3", 3, 4, "not written by yoke"},
+        {"softmax", "65536x65536x65536", "3", 3, 4, "not written by yoke"},
+        {"softmax", "-1x-1x-1", "3", 3, 4, "not written by yoke"},
+        {"softmax", "2x2x1", "0", 3, 4, "classes"},
+        {"softmax", "2x2x1", "1", 3, 4, "classes"},
+        {"softmax", "2x2x1", "257", 3, 4, "classes"},
+        {"softmax", "2x2x1", "-5", 3, 4, "classes"},
+        {"softmax", "2x2x1", "three", 3, 4, "classes"},
+        {"softmax", "2x2x1", "4", 3, 4, "no tensor"},
+        {"softmax", "2x2x2", "3", 3, 4, "no tensor"},
+        {"softmax", "2x2x1", "3", 3, 5, "no tensor"},
+    };
+    static const float data[64] = {0};
+    for (size_t i = 0; i < sizeof FILES / sizeof FILES[0]; i++) {
+        const struct yk_tensor tensor[] = {
+            {.name = "softmax.weight",
+             .ndim = 2,
+             .shape = {FILES[i].rows, FILES[i].columns},
+             .count = FILES[i].rows * FILES[i].columns,
+             .data = data},
+            {.name = "softmax.bias", .ndim = 1, .shape = {3}, .count = 3, .data = data},
+        };
+        const char *const pair[][2] = {{"data", "mnist"},
+                                       {"step", "1"},
+                                       {"model", FILES[i].model},
+                                       {"shape", FILES[i].shape},
+                                       {"classes", FILES[i].classes}};
+        struct yk_meta meta[5];
+        size_t metas = 0;
+        for (size_t k = 0; k < 5; k++)
+            if (pair[k][1] != NULL) {
+                snprintf(meta[metas].key, sizeof meta[metas].key, "%s", pair[k][0]);
+                snprintf(meta[metas++].value, sizeof meta[0].value, "%s", pair[k][1]);
+            }
+        struct yk_trained t;
+        struct yk_error e = {0};
+        assert_int_equal(yk_tensors_write("x.safetensors", tensor, 2, meta, metas, &e), YK_OK);
+        yk_code rc = yk_trained_open(&t, "x.safetensors", 1, "auto", NULL, NULL, &e);
+        if ((rc == YK_OK) != (FILES[i].text == NULL) || (rc != YK_OK && strstr(e.text, FILES[i].text) == NULL))
+            fail_msg("%zu: %d '%s'", i, rc, e.text);
+        assert_true(rc == YK_OK || rc == YK_DATA); /* the file is at fault, not the call */
+        yk_trained_close(&t);
+    }
+}
+
+static void count_damaged(void *arg, const struct yk_error *why)
+{
+    assert_non_null(strstr(why->text, "step-000000000004"));
+    ++*(int *)arg;
+}
+
+static void test_folders(void **state)
+{
+    (void)state;
+    struct yk_trained t;
+    struct yk_error e;
+    int damaged = 0;
+    assert_int_equal(yk_trained_open(&t, "nowhere", 1, "auto", NULL, NULL, &e), YK_DATA);
+    assert_int_equal(yk_trained_open(&t, "data", 1, "auto", NULL, NULL, &e), YK_DATA);
+    assert_non_null(strstr(e.text, "holds no checkpoint"));
+    assert_non_null(strstr(e.hint, "runs/latest"));
+    assert_int_equal(yk_trained_open(&t, "data/train-images-idx3-ubyte", 1, "auto", NULL, NULL, &e), YK_DATA);
+    yk_session_close(tiny_train("run=a steps=2"));
+    yk_session_close(tiny_train("resume=a steps=4"));
+    assert_int_equal(yk_trained_open(&t, "a", 1, "mmx", NULL, NULL, &e), YK_USAGE);
+    assert_int_equal(yk_file_write("a/checkpoints/step-000000000004.safetensors", "junk", 4, &e), YK_OK);
+    assert_int_equal(yk_trained_open(&t, "a", 1, "auto", count_damaged, &damaged, &e), YK_OK);
+    assert_int_equal(t.step, 2);
+    assert_int_equal(damaged, 1);
+    yk_trained_close(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_scores, tiny_setup, tiny_teardown),
+        cmocka_unit_test_setup_teardown(test_fits, tiny_setup, tiny_teardown),
+        cmocka_unit_test_setup_teardown(test_hostile, tiny_setup, tiny_teardown),
+        cmocka_unit_test_setup_teardown(test_folders, tiny_setup, tiny_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
