@@ -339,13 +339,13 @@ static yk_code run_tables(struct bench *b, struct yk_error *e)
         return yk_fail_memory(e, count * sizeof *b->pixels);
     for (size_t i = 0; i < count; i++)
         b->pixels[i] = (float)b->train.pixels[i] * b->train.scale;
+    yk_code rc = yk_dataset_pack(&b->train, e); /* as a session does when it opens */
 
     printf("softmax step on %s: steps/s, median of %u rounds and the spread of their middle half\n"
            "yoke: %s kernels, 8-bit pixels, shuffled.  GEMM: a C loop over dnnl_sgemm, float pixels in order, best layout\n\n"
            "%5s %8s %19s %19s %8s %6s\n",
            b->train.name, b->rounds, yk_kernels_at(count_sets() - 1)->name, "batch", "threads", "yoke steps/s", "GEMM steps/s",
            "ratio", "floor");
-    yk_code rc = YK_OK;
     for (unsigned r = 0; rc == YK_OK && r < N_ROWS; r++)
         rc = run_row(b, &ROWS[r], by_set[r], e);
     if (rc == YK_OK)
@@ -356,7 +356,9 @@ static yk_code run_tables(struct bench *b, struct yk_error *e)
 
 static yk_code run_yoke(struct bench *b, uint32_t batch, unsigned threads, struct yk_error *e)
 {
-    yk_code rc = add_yoke(b, batch, threads, "auto", e);
+    yk_code rc = yk_dataset_pack(&b->train, e);
+    if (rc == YK_OK)
+        rc = add_yoke(b, batch, threads, "auto", e);
     if (rc == YK_OK)
         rc = measure(b, batch, e);
     if (rc == YK_OK)

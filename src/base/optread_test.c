@@ -85,6 +85,9 @@ static void test_command_line(void **state)
     assert_int_equal(args(&r, TRAIN, "-b 7 a -j -r out"), YK_OK); /* words may stand anywhere */
     assert_true(r.v.batch == 7 && r.v.json && strcmp(r.v.run, "out") == 0 && strcmp(r.words[0], "a") == 0);
 
+    assert_int_equal(args(&r, TRAIN, "-b12"), YK_OK); /* a letter's value may stand at once behind it */
+    assert_int_equal(r.v.batch, 12);
+
     assert_int_equal(args(&r, TRAIN, "--rate -3"), YK_OK); /* a value may begin with a dash */
     assert_true(r.v.rate == -3);
 
@@ -119,7 +122,8 @@ static void test_command_line_refuses(void **state)
         {EVAL, "--bach 10", "unknown option '--bach'", "'yoke help eval'"}, /* never what the verb does not take */
         {EVAL, "-b 10", "takes no option", "'yoke help eval'"},
         {TRAIN, "-x", "unknown option", "'yoke help train'"},
-        {TRAIN, "-bj", "unknown option", ""},
+        {TRAIN, "-bj", "'j' is not a whole number", ""},
+        {TRAIN, "-xb", "unknown option", ""},
         {TRAIN, "--batch", "--batch needs a value: --batch N", ""},
         {TRAIN, "a --batch", "--batch needs a value", ""},
         {TRAIN, "--batch=", "'' is not a whole number", ""},

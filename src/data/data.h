@@ -25,6 +25,10 @@ struct yk_dataset {
     uint32_t shape[3]; /* height, width, channels; features = their product */
     uint8_t *pixels;   /* (rows, features), 64-byte aligned, YK_ROW_SLACK readable zero bytes after the end */
     uint8_t *labels;   /* (rows) */
+    uint8_t *blocks;   /* packed: the blocks of 8 pixels that are not all zero, row after row; `pixels` is then NULL */
+    uint32_t *first;   /* (rows + 1) packed: the number of a row's first block */
+    uint64_t *nonzero; /* (rows, words) packed: bit k of word w: the row has block 64 w + k */
+    uint32_t words;    /* packed: words of `nonzero` a row */
     float scale;       /* what a model multiplies a pixel with: 1/255 */
     uint64_t xxh3;     /* of pixels and labels, so that a resumed run can tell other data */
 };
@@ -39,6 +43,10 @@ yk_code yk_data_open(const char *what, struct yk_dataset *train, struct yk_datas
 yk_code yk_data_open_test(const char *what, struct yk_dataset *test, struct yk_error *e);
 
 void yk_dataset_release(struct yk_dataset *d);
+
+/* Drop the background: keep only the blocks of 8 pixels that hold anything. For models that skip the rest anyway; does nothing
+ * to a set that is packed already. */
+yk_code yk_dataset_pack(struct yk_dataset *d, struct yk_error *e);
 
 /* The rows of one step. Everything points into the source or its dataset and is valid until the next call. */
 struct yk_batch {

@@ -303,5 +303,8 @@ void yk_dataset_release(struct yk_dataset *d)
         return;
     free(d->pixels);
     free(d->labels);
+    free(d->blocks);
+    free(d->first);
+    free(d->nonzero);
     *d = (struct yk_dataset){0};
 }

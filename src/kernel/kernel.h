@@ -12,15 +12,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { YK_TILE = 64 }; /* examples that a softmax kernel carries through its phases together */
+enum { YK_TILE = 128 }; /* examples that a softmax kernel carries through its phases together */
 
-/* One pass of softmax regression over rows of 8-bit pixels:
+/* One pass of softmax regression over rows of 8-bit pixels, packed as data/pack.c does:
  *     z = scale * x W^T + b,   p = softmax(z),   loss = sum_i -log p[i][label_i]
  * and, if `grad_weight` is set, the gradients of that *sum*: dz = p - onehot, dW = scale * dz^T x, db = sum dz. */
 struct yk_softmax_pass {
-    uint32_t features;     /* any; multiples of 8 are fastest */
-    uint32_t classes;      /* 2 .. 256 */
-    const uint8_t *pixels; /* (rows, features), readable 8 bytes past the end */
+    uint32_t features;       /* any; multiples of 8 are fastest */
+    uint32_t classes;        /* 2 .. 256 */
+    const uint8_t *blocks;   /* blocks of 8 pixels that are not all zero, row after row, readable 8 bytes past the end */
+    const uint32_t *first;   /* (rows + 1) the number of a row's first block */
+    const uint64_t *nonzero; /* (rows, words) bit k of word w: the row has block 64 w + k */
+    uint32_t words;
     const uint8_t *labels; /* (rows) */
     float scale;
     const uint32_t *row; /* (n) which rows */

@@ -2,20 +2,21 @@
  *
  * Four fifths of a digit's pixels are zero, so a dense matrix product wastes four fifths of its work, and a list of the
  * non-zero pixels wastes as much on building and walking the list. The middle way: a row is cut into *blocks* of 8 pixels,
- * one vector; a bit mask per row says which blocks hold anything (36 of 98 on MNIST), and only those are touched.
+ * one vector; the blocks that are all zero are dropped when the data is loaded (62 of 98 on MNIST), and a bit mask per row says
+ * which are left.
  *
  *     x        98 blocks of 8 pixels, mask 0011..   W  (classes, features)
  *     forward  for a row, over its blocks:          z[c]          += x[block] * W[c][block]     8 lanes, added up at the end
  *     backward for a block, over the rows that      dW[c][block]  += x[block] * dz[row][c]      in registers, stored once
  *              have it (the masks, transposed):
  *
- * Rows go through in tiles of YK_TILE = 64, so that transposing the masks is a 64 x 64 bit matrix and a block's rows are one word.
- * Forward walks the pixels in strips short enough that the strip of W stays in the first-level cache while all rows of the tile
- * pass by; the blocks of W that any row needs are first copied to (block, class, 8) order, where every address is a constant away
- * from the next. Classes are taken GROUP at a time, as many accumulators as the registers hold. The rows of the *next* tile or
+ * Rows go through in tiles of YK_TILE = 128, so that the rows of a block are two words of a transposed bit matrix. Forward walks the
+ * pixels in strips short enough that the strip of W stays in the nearest caches while all rows of the tile pass by; the
+ * blocks of W that any row needs are first copied to (block, class, 8) order, where every address is a constant away from the
+ * next. Classes are taken GROUP at a time, as many accumulators as the registers hold. The rows of the *next* tile or
  * batch are prefetched one by one during forward, since shuffled rows are always cold.
  *
- * LIMITS: z, and so the loss, is in float; the loss of a tile is summed in double as log of a product (64 factors <= 256 fit). */
+ * LIMITS: z, and so the loss, is in float; the loss of a tile is summed in double as log of a product (FACTORS numbers <= 256 fit). */
 #include "kernel/kernel.h"
 
 #include <math.h>
@@ -35,7 +36,8 @@ enum { GROUP = 5 }; /* 10 vectors of 4 lanes in 16 registers */
 #else
 enum { GROUP = 10 };
 #endif
-enum { BLOCK = 8, STRIP_MOST = 56, LANES = 16 }; /* a strip: at most so many blocks; 56 * 10 classes * 32 bytes = 18 kB */
+enum { BLOCK = 8, LANES = 16, FACTORS = 64, FEW = 8 /* rows that are not worth the ways of many */ };
+enum { STRIP = 2, HALVES = YK_TILE / 64 }; /* a strip is STRIP words of 64 blocks: 41 kB of W for 10 classes */
 
 typedef float wide __attribute__((vector_size(4 * LANES)));
 typedef int32_t wide_i __attribute__((vector_size(4 * LANES)));
@@ -48,25 +50,25 @@ typedef float quad __attribute__((vector_size(16)));
 struct scratch {
     float *z;         /* (YK_TILE, pad) logits, then probabilities, then their gradients */
     float *packed;    /* (blocks, classes, BLOCK) the blocks of W that were needed so far */
-    uint64_t *mask;   /* (strips, 64) bit k of row i: block k of the strip is not all zero */
-    uint64_t *column; /* (strips, 64) the same transposed: bit i of block k */
-    uint64_t *ready;  /* (strips) bit k: block k of the strip is in `packed` */
+    uint64_t *mask;   /* (words, YK_TILE) bit k of word w: block 64 w + k of that row is not all zero */
+    uint64_t *column; /* (words, 64, HALVES) the same transposed: bit i of half h: row 64 h + i has the block */
+    uint64_t *ready;  /* (words) bit k: the block is in `packed` */
     uint32_t pad;     /* classes rounded up to LANES */
-    uint32_t blocks;  /* whole blocks; the features % BLOCK pixels behind them are done one by one */
-    uint32_t strips;
-    uint32_t strip; /* blocks in a strip, but for the last */
+    uint32_t *cursor; /* (YK_TILE) the block at which each row stands */
+    uint32_t blocks;  /* the last one may not be full */
+    uint32_t words;   /* of 64 blocks, rounded up to whole strips */
 };
 
 static struct scratch carve(uint32_t features, uint32_t classes, void *memory, size_t *size)
 {
-    struct scratch s = {.pad = (classes + LANES - 1) / LANES * LANES, .blocks = features / BLOCK};
-    s.strips = (s.blocks + STRIP_MOST - 1) / STRIP_MOST;
-    s.strip = s.strips > 0 ? (s.blocks + s.strips - 1) / s.strips : 0;
-    const size_t bytes[] = {sizeof(float) * YK_TILE * s.pad, sizeof(float) * s.blocks * classes * BLOCK,
-                            sizeof(uint64_t) * 64 * s.strips, sizeof(uint64_t) * 64 * s.strips, sizeof(uint64_t) * s.strips};
-    void *part[5];
+    struct scratch s = {.pad = (classes + LANES - 1) / LANES * LANES, .blocks = (features + BLOCK - 1) / BLOCK};
+    s.words = (s.blocks + 64 * STRIP - 1) / (64 * STRIP) * STRIP;
+    const size_t bytes[] = {sizeof(float) * YK_TILE * s.pad,      sizeof(float) * s.blocks * classes * BLOCK,
+                            sizeof(uint64_t) * YK_TILE * s.words, sizeof(uint64_t) * YK_TILE * s.words,
+                            sizeof(uint64_t) * s.words,           sizeof(uint32_t) * YK_TILE};
+    void *part[6];
     size_t at = 0;
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
         part[i] = memory == NULL ? NULL : (char *)memory + at;
         at += (bytes[i] + 63) / 64 * 64;
     }
@@ -75,15 +77,10 @@ static struct scratch carve(uint32_t features, uint32_t classes, void *memory, s
     s.mask = part[2];
     s.column = part[3];
     s.ready = part[4];
+    s.cursor = part[5];
     if (size != NULL)
         *size = at;
     return s;
-}
-
-INLINE uint32_t blocks_of(const struct scratch *s, uint32_t strip)
-{
-    uint32_t left = s->blocks - strip * s->strip;
-    return left < s->strip ? left : s->strip;
 }
 
 #if defined(YK_ISA_plain)
@@ -198,7 +195,11 @@ INLINE wide choose(wide_i mask, wide yes, wide no)
 
 INLINE wide larger(wide a, wide b)
 {
+#if defined(YK_ISA_avx512)
+    return (wide)_mm512_max_ps((__m512)a, (__m512)b); /* the same, in one instruction */
+#else
     return choose(a > b, a, b);
+#endif
 }
 
 INLINE float max16(wide v)
@@ -229,82 +230,61 @@ INLINE wide exp16(wide x)
     return p * (wide)power;
 }
 
-/* Bit k of the result: block k of the strip, `blocks` <= 64 of them, holds a pixel that is not zero. */
-INLINE uint64_t nonzero_blocks(const uint8_t *x, uint32_t blocks)
-{
-    uint64_t mask = 0;
-    uint32_t k = 0;
-#if defined(YK_ISA_avx512)
-    for (; k + 8 <= blocks; k += 8) {
-        __m512i v = _mm512_loadu_si512(x + k * BLOCK);
-        mask |= (uint64_t)_mm512_test_epi64_mask(v, v) << k;
-    }
-#elif defined(YK_ISA_avx2)
-    for (; k + 4 <= blocks; k += 4) {
-        __m256i v = _mm256_loadu_si256((const void *)(x + k * BLOCK));
-        int zero = _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpeq_epi64(v, _mm256_setzero_si256())));
-        mask |= (uint64_t)(~zero & 15) << k;
-    }
-#endif
-    for (; k < blocks; k++) {
-        uint64_t v;
-        memcpy(&v, x + k * BLOCK, sizeof v);
-        mask |= (uint64_t)(v != 0) << k;
-    }
-    return mask;
-}
-
-/* Transpose a 64 x 64 bit matrix, bit 0 being the first column: swap ever smaller quarters. */
+/* Transpose a 64 x 64 bit matrix, bit 0 being the first column: swap ever smaller quarters. Line k goes to out[k * HALVES]. */
 static void transpose64(const uint64_t *in, uint64_t *out)
 {
-    memcpy(out, in, 64 * sizeof *out);
-    uint64_t low = 0x00000000ffffffff;
+    uint64_t a[64], low = 0x00000000ffffffff;
+    memcpy(a, in, sizeof a);
     for (unsigned j = 32; j != 0; j >>= 1, low ^= low << j)
         for (unsigned base = 0; base < 64; base += 2 * j)
             for (unsigned k = base; k < base + j; k++) {
-                uint64_t t = ((out[k] >> j) ^ out[k + j]) & low;
-                out[k] ^= t << j;
-                out[k + j] ^= t;
+                uint64_t t = ((a[k] >> j) ^ a[k + j]) & low;
+                a[k] ^= t << j;
+                a[k + j] ^= t;
             }
+    for (unsigned k = 0; k < 64; k++)
+        out[k * HALVES] = a[k];
 }
 
-/* z[0..count) += the blocks of one row that `mask` names, times their packed weights. */
-INLINE void forward_row(const uint8_t *x, uint64_t mask, const float *packed, size_t stride, float *z, const size_t count)
+/* z[0..count) += the blocks of one row that its masks (STRIP words, YK_TILE apart) name, times their packed weights. */
+INLINE void forward_row(const uint8_t *x, const uint64_t *mask, const float *packed, size_t stride, float *z, const size_t count)
 {
     vec acc[GROUP];
 #pragma GCC unroll 16
     for (size_t c = 0; c < count; c++)
         acc[c] = all(0);
-    for (; mask != 0; mask &= mask - 1) {
-        size_t b = (size_t)__builtin_ctzll(mask);
-        const float *w = packed + b * stride;
-        vec v = load_pixels(x + b * BLOCK);
+    for (size_t w = 0; w < STRIP; w++, packed += 64 * stride)
+        for (uint64_t m = mask[w * YK_TILE]; m != 0; m &= m - 1, x += BLOCK) {
+            size_t b = (size_t)__builtin_ctzll(m);
+            vec v = load_pixels(x);
 #pragma GCC unroll 16
-        for (size_t c = 0; c < count; c++)
-            acc[c] = add_product(acc[c], v, load(w + c * BLOCK));
-    }
+            for (size_t c = 0; c < count; c++)
+                acc[c] = add_product(acc[c], v, load(packed + b * stride + c * BLOCK));
+        }
 #pragma GCC unroll 16
     for (size_t c = 0; c < count; c++)
         z[c] += sum4(fold(acc[c]));
 }
 
-/* dW[0..count)[block] (+)= sum over the rows of `rows` of x[row][block] * dz[row][c]. */
-INLINE void backward_block(const struct yk_softmax_pass *p, const uint32_t *row, uint64_t rows, size_t pixel, const float *dz,
-                           size_t pad, float *grad, bool fresh, const size_t count)
+/* dW[0..count)[block] (+)= sum over the rows that `rows` (HALVES words) names of x[row][block] * dz[row][c]. Since blocks are visited in
+ * order, each row's next one is where its cursor stands; `step` moves it on. */
+INLINE void backward_block(const uint8_t *blocks, uint32_t *cursor, uint32_t step, const uint64_t *rows, const float *dz,
+                           size_t pad, float *grad, size_t features, bool fresh, const size_t count)
 {
-    size_t features = p->features;
     vec acc[GROUP];
 #pragma GCC unroll 16
     for (size_t c = 0; c < count; c++)
         acc[c] = fresh ? all(0) : load(grad + c * features);
-    for (; rows != 0; rows &= rows - 1) {
-        size_t i = (size_t)__builtin_ctzll(rows);
-        const float *d = dz + i * pad;
-        vec v = load_pixels(p->pixels + row[i] * features + pixel);
+    for (size_t h = 0; h < HALVES; h++, cursor += 64, dz += 64 * pad)
+        for (uint64_t r = rows[h]; r != 0; r &= r - 1) {
+            size_t i = (size_t)__builtin_ctzll(r);
+            const float *d = dz + i * pad;
+            vec v = load_pixels(blocks + (size_t)cursor[i] * BLOCK);
+            cursor[i] += step;
 #pragma GCC unroll 16
-        for (size_t c = 0; c < count; c++)
-            acc[c] = add_product(acc[c], v, all(d[c]));
-    }
+            for (size_t c = 0; c < count; c++)
+                acc[c] = add_product(acc[c], v, all(d[c]));
+        }
 #pragma GCC unroll 16
     for (size_t c = 0; c < count; c++)
         store(grad + c * features, acc[c]);
@@ -312,16 +292,20 @@ INLINE void backward_block(const struct yk_softmax_pass *p, const uint32_t *row,
 
 /* The two inner loops with the number of classes as a constant, so that the accumulators are registers. They stay functions of
  * their own: inlined into the loops around them, the compiler runs out of registers for addresses and keeps those in vectors. */
+typedef void forward_fn(const uint8_t *x, const uint64_t *mask, const float *packed, size_t stride, float *z);
+typedef void backward_fn(const uint8_t *blocks, uint32_t *cursor, uint32_t step, const uint64_t *rows, const float *dz,
+                         size_t pad, float *grad, size_t features, bool fresh);
 #define SIZED(name, count)                                                                                                       \
-    static __attribute__((noinline)) void forward_##name(const uint8_t *x, uint64_t mask, const float *packed, size_t stride,    \
-                                                         float *z)                                                               \
+    static __attribute__((noinline)) void forward_##name(const uint8_t *x, const uint64_t *mask, const float *packed,            \
+                                                         size_t stride, float *z)                                                \
     {                                                                                                                            \
         forward_row(x, mask, packed, stride, z, count);                                                                          \
     }                                                                                                                            \
-    static __attribute__((noinline)) void backward_##name(const struct yk_softmax_pass *p, const uint32_t *row, uint64_t rows,   \
-                                                          size_t pixel, const float *dz, size_t pad, float *grad, bool fresh)    \
+    static __attribute__((noinline)) void backward_##name(const uint8_t *blocks, uint32_t *cursor, uint32_t step,                \
+                                                          const uint64_t *rows, const float *dz, size_t pad, float *grad,        \
+                                                          size_t features, bool fresh)                                           \
     {                                                                                                                            \
-        backward_block(p, row, rows, pixel, dz, pad, grad, fresh, count);                                                        \
+        backward_block(blocks, cursor, step, rows, dz, pad, grad, features, fresh, count);                                       \
     }
 SIZED(many, GROUP)
 SIZED(four, 4)
@@ -329,9 +313,8 @@ SIZED(one, 1)
 
 static const struct group {
     uint32_t count; /* classes done together */
-    void (*forward)(const uint8_t *x, uint64_t mask, const float *packed, size_t stride, float *z);
-    void (*backward)(const struct yk_softmax_pass *p, const uint32_t *row, uint64_t rows, size_t pixel, const float *dz,
-                     size_t pad, float *grad, bool fresh);
+    forward_fn *forward;
+    backward_fn *backward;
 } GROUPS[] = {{GROUP, forward_many, backward_many}, {4, forward_four, backward_four}, {1, forward_one, backward_one}};
 
 /* The largest group that `left` classes fill. */
@@ -340,60 +323,77 @@ INLINE const struct group *group_for(uint32_t left)
     return left >= GROUP ? &GROUPS[0] : left >= 4 ? &GROUPS[1] : &GROUPS[2];
 }
 
+/* A row of MNIST is 5 lines long; a count that is always the same costs less than the right one, guessed wrong. */
 INLINE void prefetch_row(const struct yk_softmax_pass *p, uint32_t row)
 {
-    const uint8_t *x = p->pixels + (size_t)row * p->features;
-    for (uint32_t k = 0; k < p->features; k += 64)
+    enum { LINES = 6 };
+    const uint8_t *x = p->blocks + (size_t)p->first[row] * BLOCK;
+    size_t bytes = (size_t)(p->first[row + 1] - p->first[row]) * BLOCK;
+    for (size_t k = 0; k < LINES; k++)
+        __builtin_prefetch(x + k * 64, 0, 2);
+    for (size_t k = LINES * 64; k < bytes; k += 64)
         __builtin_prefetch(x + k, 0, 2);
+    __builtin_prefetch(p->nonzero + (size_t)row * p->words, 0, 2);
 }
 
-/* Copy the blocks of strip `t` that `need` names and that are not there yet to packed order. */
-static void pack_weights(const struct yk_softmax_pass *p, const struct scratch *s, uint32_t t, uint64_t need)
+/* Copy the blocks of word `w` that `need` names and that are not there yet to packed order, a last one that is not full with zeros. */
+static void pack_weights(const struct yk_softmax_pass *p, const struct scratch *s, uint32_t w, uint64_t need)
 {
-    need &= ~s->ready[t];
-    s->ready[t] |= need;
+    need &= ~s->ready[w];
+    s->ready[w] |= need;
     for (; need != 0; need &= need - 1) {
-        size_t block = (size_t)t * s->strip + (size_t)__builtin_ctzll(need);
-        const float *w = p->weight + block * BLOCK;
+        size_t block = (size_t)w * 64 + (size_t)__builtin_ctzll(need), left = p->features - block * BLOCK;
+        const float *from = p->weight + block * BLOCK;
         float *to = s->packed + block * p->classes * BLOCK;
-        for (size_t c = 0; c < p->classes; c++)
-            store(to + c * BLOCK, load(w + c * p->features));
+        for (size_t c = 0; c < p->classes && left >= BLOCK; c++)
+            store(to + c * BLOCK, load(from + c * p->features));
+        for (size_t c = 0; c < p->classes && left < BLOCK; c++) {
+            store(to + c * BLOCK, all(0));
+            memcpy(to + c * BLOCK, from + c * p->features, left * sizeof(float));
+        }
     }
+}
+
+static void start_cursors(const struct yk_softmax_pass *p, const struct scratch *s, const uint32_t *row, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        s->cursor[i] = p->first[row[i]];
 }
 
 static void forward(const struct yk_softmax_pass *p, const struct scratch *s, const uint32_t *row, uint32_t n,
                     const uint32_t *ahead, uint32_t n_ahead)
 {
-    size_t features = p->features, stride = (size_t)p->classes * BLOCK;
+    size_t stride = (size_t)p->classes * BLOCK;
     memset(s->z, 0, sizeof(float) * n * s->pad);
-    for (uint32_t t = 0; t < s->strips; t++) {
-        uint64_t *mask = s->mask + t * 64, any = 0;
+    for (uint32_t w = 0; w < s->words; w++) {
+        uint64_t *mask = s->mask + w * YK_TILE, any = 0;
         for (uint32_t i = 0; i < n; i++)
-            any |= mask[i] = nonzero_blocks(p->pixels + row[i] * features + t * s->strip * BLOCK, blocks_of(s, t));
-        pack_weights(p, s, t, any);
-        const float *packed = s->packed + t * s->strip * stride;
+            any |= mask[i] = w < p->words ? p->nonzero[(size_t)row[i] * p->words + w] : 0;
+        pack_weights(p, s, w, any);
+    }
+    start_cursors(p, s, row, n);
+    for (uint32_t w = 0; w < s->words; w += STRIP)
         for (uint32_t i = 0; i < n; i++) {
-            const uint8_t *x = p->pixels + row[i] * features + t * s->strip * BLOCK;
-            if (t == 0 && i < n_ahead)
-                prefetch_row(p, ahead[i]);
+            const uint64_t *mask = s->mask + w * YK_TILE + i;
+            const uint8_t *x = p->blocks + (size_t)s->cursor[i] * BLOCK;
             const struct group *g;
+            if (w == 0 && i < n_ahead)
+                prefetch_row(p, ahead[i]);
             for (uint32_t c = 0; c < p->classes; c += g->count) {
                 g = group_for(p->classes - c);
-                g->forward(x, mask[i], packed + c * BLOCK, stride, s->z + i * s->pad + c);
+                g->forward(x, mask, s->packed + w * 64 * stride + c * BLOCK, stride, s->z + i * s->pad + c);
             }
+            for (uint32_t k = 0; k < STRIP; k++)
+                s->cursor[i] += (uint32_t)__builtin_popcountll(mask[k * YK_TILE]);
         }
-    }
-    for (uint32_t q = s->blocks * BLOCK; q < features; q++)
-        for (uint32_t i = 0; i < n; i++)
-            for (uint32_t c = 0; c < p->classes; c++)
-                s->z[i * s->pad + c] += (float)p->pixels[row[i] * features + q] * p->weight[c * features + q];
 }
 
 /* z -> p, or (p - onehot) * scale where gradients are wanted; sums loss, hits and the bias gradient. */
 static void softmax_rows(struct yk_softmax_pass *p, const struct scratch *s, const uint32_t *row, uint32_t n, float *prob,
                          const wide *bias, wide *grad_bias)
 {
-    const wide lowest = (wide){0} - INFINITY;
+    const wide lowest = (wide){0} - INFINITY, one = (wide){0} + 1;
+    const wide_i lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     double product = 1, sum = 0;
     for (uint32_t i = 0; i < n; i++) {
         wide *z = (wide *)(void *)(s->z + i * s->pad);
@@ -416,18 +416,23 @@ static void softmax_rows(struct yk_softmax_pass *p, const struct scratch *s, con
             z[k] = choose(bias[k] == lowest, (wide){0}, e);
             total += z[k];
         }
-        float all = sum16(total);
-        product *= all;
+        float total_e = sum16(total);
+        product *= total_e;
+        if (i % FACTORS == FACTORS - 1) {
+            sum += log(product);
+            product = 1;
+        }
         sum += max - own;
-        float inverse = 1.0f / all;
+        float inverse = 1.0f / total_e;
         for (uint32_t k = 0; k < parts; k++)
             z[k] *= inverse;
         if (prob != NULL)
             memcpy(prob + (size_t)i * p->classes, z, sizeof(float) * p->classes);
         if (p->grad_weight == NULL)
             continue;
-        ((float *)z)[label] -= 1.0f;
         for (uint32_t k = 0; k < parts; k++) {
+            wide_i own_lane = lanes == (int32_t)(label - k * LANES);
+            z[k] -= (wide)(own_lane & (wide_i)one); /* by mask: a scalar store into z would stall the loads that follow */
             grad_bias[k] += z[k];
             z[k] *= p->scale;
         }
@@ -435,31 +440,68 @@ static void softmax_rows(struct yk_softmax_pass *p, const struct scratch *s, con
     p->loss += sum + log(product);
 }
 
+/* Which rows have which block. A few rows are told bit by bit; more are transposed as matrices. */
+static void find_columns(const struct scratch *s, uint32_t n)
+{
+    for (uint32_t w = 0; w < s->words; w++) {
+        uint64_t *mask = s->mask + w * YK_TILE, *column = s->column + w * YK_TILE;
+        if (n <= FEW) {
+            memset(column, 0, sizeof(uint64_t) * 64 * HALVES);
+            for (uint32_t i = 0; i < n; i++)
+                for (uint64_t m = mask[i]; m != 0; m &= m - 1)
+                    column[__builtin_ctzll(m) * HALVES] |= (uint64_t)1 << i;
+            continue;
+        }
+        memset(mask + n, 0, sizeof(uint64_t) * (YK_TILE - n));
+        for (uint32_t h = 0; h < HALVES; h++)
+            if (64 * h < n)
+                transpose64(mask + 64 * h, column + h);
+            else
+                for (uint32_t k = 0; k < 64; k++)
+                    column[k * HALVES + h] = 0;
+    }
+}
+
+/* One block of dW, all classes. */
+static void backward_classes(const struct yk_softmax_pass *p, const struct scratch *s, const uint64_t *rows, float *grad,
+                             size_t stride, bool fresh)
+{
+    const struct group *g;
+    for (uint32_t c = 0; c < p->classes; c += g->count) {
+        g = group_for(p->classes - c);
+        g->backward(p->blocks, s->cursor, c + g->count == p->classes, rows, s->z + c, s->pad, grad + c * stride, stride, fresh);
+    }
+}
+
 static void backward(const struct yk_softmax_pass *p, const struct scratch *s, const uint32_t *row, uint32_t n, bool fresh)
 {
-    size_t features = p->features;
-    for (uint32_t t = 0; t < s->strips; t++) {
-        memset(s->mask + t * 64 + n, 0, sizeof(uint64_t) * (64 - n));
-        transpose64(s->mask + t * 64, s->column + t * 64);
-        for (uint32_t b = 0; b < blocks_of(s, t); b++) {
-            uint64_t rows = s->column[t * 64 + b];
-            size_t pixel = ((size_t)t * s->strip + b) * BLOCK;
-            if (rows == 0 && !fresh)
-                continue;
-            const struct group *g;
-            for (uint32_t c = 0; c < p->classes; c += g->count) {
-                g = group_for(p->classes - c);
-                g->backward(p, row, rows, pixel, s->z + c, s->pad, p->grad_weight + c * features + pixel, fresh);
-            }
+    bool zeroed = fresh && n <= FEW; /* a few rows leave most blocks empty: clear them all at once */
+    if (zeroed)
+        memset(p->grad_weight, 0, sizeof(float) * p->classes * p->features);
+    find_columns(s, n);
+    start_cursors(p, s, row, n);
+    for (uint32_t b = 0; b < s->blocks; b++) {
+        const uint64_t *rows = s->column + (size_t)b * HALVES;
+        float *grad = p->grad_weight + (size_t)b * BLOCK;
+        size_t left = p->features - (size_t)b * BLOCK, width = left < BLOCK ? left : BLOCK;
+        uint64_t any = 0;
+        for (uint32_t h = 0; h < HALVES; h++)
+            any |= rows[h];
+        if (any == 0 && (zeroed || !fresh)) {
+            continue;
+        } else if (any == 0 && width == BLOCK) {
+            for (size_t c = 0; c < p->classes; c++)
+                store(grad + c * p->features, all(0));
+        } else if (width == BLOCK) {
+            backward_classes(p, s, rows, grad, p->features, fresh);
+        } else { /* the last block is not full: by way of a buffer */
+            _Alignas(64) float part[256 * BLOCK];
+            backward_classes(p, s, rows, part, BLOCK, true);
+            for (size_t c = 0; c < p->classes; c++)
+                for (size_t k = 0; k < width; k++)
+                    grad[c * p->features + k] = part[c * BLOCK + k] + (fresh ? 0 : grad[c * p->features + k]);
         }
     }
-    for (uint32_t q = s->blocks * BLOCK; q < features; q++)
-        for (uint32_t c = 0; c < p->classes; c++) {
-            float g = fresh ? 0 : p->grad_weight[c * features + q];
-            for (uint32_t i = 0; i < n; i++)
-                g += (float)p->pixels[row[i] * features + q] * s->z[i * s->pad + c];
-            p->grad_weight[c * features + q] = g;
-        }
 }
 
 static void softmax(struct yk_softmax_pass *p)
@@ -468,7 +510,7 @@ static void softmax(struct yk_softmax_pass *p)
     _Alignas(64) float bias[256 + LANES], grad_bias[256 + LANES] = {0};
     for (uint32_t c = 0; c < s.pad; c++)
         bias[c] = c < p->classes ? p->bias[c] : -INFINITY;
-    memset(s.ready, 0, sizeof(uint64_t) * s.strips);
+    memset(s.ready, 0, sizeof(uint64_t) * s.words);
     p->loss = 0;
     p->correct = 0;
     for (uint32_t at = 0; at < p->n; at += YK_TILE) {

@@ -14,6 +14,7 @@
 #include "param/sink.h"
 #include "record/events.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,6 +30,7 @@ struct yk_work;
 struct yk_model_ops {
     const char *name;
     const char *help;
+    bool packed;                 /* wants its data without background: see yk_dataset_pack */
     const char *const *defaults; /* option, value, option, value, ..., NULL: used where the user says nothing */
 
     /* A model for data of this shape. YK_USAGE names both shapes if they do not fit. */

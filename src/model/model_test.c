@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include "tests/packed.h"
+
 static void ready(struct yk_sink *s, size_t lo, size_t hi)
 {
     (void)s, (void)lo, (void)hi;
@@ -27,7 +29,8 @@ static void test_list(void **state)
                                    .pixels = pixels,
                                    .labels = labels,
                                    .scale = 1.0f / 255};
-    const struct yk_batch batch = {.set = &set, .n = 4, .row = row};
+    struct yk_dataset packed = packed_copy(&set);
+    const struct yk_batch batch = {.set = &packed, .n = 4, .row = row};
     unsigned n = 0;
     for (; yk_model_at(n) != NULL; n++) {
         const struct yk_model_ops *ops = yk_model_at(n);
@@ -53,6 +56,7 @@ static void test_list(void **state)
         yk_params_release(&params);
         ops->close(m);
     }
+    packed_release(&packed);
     assert_true(n >= 1);
     assert_null(yk_model_at(n + 1));
     assert_null(yk_model_find("softma"));

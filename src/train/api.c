@@ -172,13 +172,16 @@ enum yoke_code yoke_predict(yoke_model *model, const unsigned char *pixels, size
     if (n > UINT32_MAX)
         return give(yk_fail(&e, YK_USAGE, "%zu examples are too many for one call", n), &e, error);
     set.rows = (uint32_t)n;
-    set.pixels = (uint8_t *)pixels; /* only read */
     set.scale = 1.0f / 255;
-    set.labels = calloc(n + 1, 1); /* unknown; their loss is not asked for */
-    if (set.labels == NULL)
-        return give(yk_fail_memory(&e, n), &e, error);
+    set.labels = calloc(n + 1, 1);                        /* unknown; their loss is not asked for */
+    set.pixels = malloc(n * set.features + YK_ROW_SLACK); /* a copy: a model may want them in another form */
+    if (set.labels == NULL || set.pixels == NULL) {
+        yk_dataset_release(&set);
+        return give(yk_fail_memory(&e, n * set.features), &e, error);
+    }
+    memcpy(set.pixels, pixels, n * set.features);
     yk_code rc = yk_trained_score(&model->trained, &set, &score, prob, &e);
-    free(set.labels);
+    yk_dataset_release(&set);
     return give(rc, &e, error);
 }
 

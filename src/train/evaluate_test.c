@@ -1,6 +1,9 @@
 /* evaluate_test.c - a set scored in batches is the set scored row by row; a target ends a run with the snapshot that reached it; and
  * whether a core is free for evaluation changes the time, never the result. */
+#include "tests/packed.h"
 #include "tests/tiny.h"
+
+#include "base/clock.h"
 
 #include <sched.h>
 
@@ -33,6 +36,7 @@ static void test_whole_set(void **state)
         labels[i] = (uint8_t)yk_rng_below(&r, KINDS);
         rows[i] = i;
     }
+    set = packed_copy(&set);
     assert_int_equal(ops->open(&model, &set, NULL), YK_OK);
     assert_int_equal(ops->layout(model, &params, 1, NULL), YK_OK);
     for (size_t i = 0; i < params.count; i++)
@@ -56,6 +60,7 @@ static void test_whole_set(void **state)
         set.rows = MANY;
         ops->work_close(work);
     }
+    packed_release(&set);
     yk_params_release(&params);
     ops->close(model);
 }
@@ -96,6 +101,48 @@ static void test_targets(void **state)
     check_target("batch=50 lr=0.2 eval-every=1 target-loss=1 steps=1000", "test/loss", 1, true, YK_STOP_TARGET_LOSS);
     check_target("batch=50 lr=0.2 eval-every=2 target-accuracy=0.86 steps=1000", "test/accuracy", 0.86, false,
                  YK_STOP_TARGET_ACCURACY);
+}
+
+/* Steps done while a check was under way are undone without a trace: parameters, optimizer, counts, and the training loss. */
+static void test_discards(void **state)
+{
+    (void)state;
+    struct yk_session *s;
+    struct yk_error e;
+    assert_int_equal(tiny_open(&s, "optimizer=adam batch=50 steps=9 target-loss=1000 eval-every=1000", &e), YK_OK);
+    if (!s->overlap) {
+        yk_session_close(s);
+        skip();
+    }
+    size_t bytes = s->params.count * sizeof(float);
+    char hash[17], now[17];
+    s->started = yk_now();
+    s->now = (struct yk_moment){.step = 40, .examples = 2000, .cursor = {1, 997}};
+    s->strategy.owner.step = 40;
+    for (size_t i = 0; i < s->params.count; i++) {
+        s->params.flat[i] = (float)i;
+        s->strategy.owner.slot[0][i] = (float)i * 2;
+        s->strategy.owner.slot[1][i] = (float)i * 3;
+    }
+    yk_params_hash(&s->params, hash);
+    assert_int_equal(yk_evaluator_post(s, 0.75, 1, false, &e), YK_OK);
+    s->now = (struct yk_moment){.step = 47, .examples = 2350, .cursor = {2, 50}}; /* training goes on */
+    s->strategy.owner.step = 47;
+    s->last_loss = 0.5;
+    memset(s->params.flat, 0, bytes);
+    memset(s->strategy.owner.slot[0], 0, bytes);
+    memset(s->strategy.owner.slot[1], 0, bytes);
+    assert_int_equal(yk_evaluator_collect(s, true, &e), YK_OK);
+    assert_int_equal(s->stop, YK_STOP_TARGET_LOSS);
+    assert_int_equal(s->discarded, 7);
+    assert_true(s->now.step == 40 && s->strategy.owner.step == 40 && s->now.examples == 2000);
+    assert_true(s->now.cursor.epoch == 1 && s->now.cursor.at == 997);
+    assert_true(s->last_loss == 0.75);
+    yk_params_hash(&s->params, now);
+    assert_string_equal(hash, now);
+    for (size_t i = 0; i < s->params.count; i++)
+        assert_true(s->strategy.owner.slot[0][i] == (float)i * 2 && s->strategy.owner.slot[1][i] == (float)i * 3);
+    yk_session_close(s);
 }
 
 /* A target that is reached at the very last step counts; one that only the look after the end sees does not. */
@@ -197,6 +244,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_whole_set),
         cmocka_unit_test_setup_teardown(test_targets, tiny_setup, tiny_teardown),
+        cmocka_unit_test_setup_teardown(test_discards, tiny_setup, tiny_teardown),
         cmocka_unit_test_setup_teardown(test_last_step, tiny_setup, tiny_teardown),
         cmocka_unit_test_setup_teardown(test_overlap, tiny_setup, tiny_teardown),
         cmocka_unit_test_setup_teardown(test_curve, tiny_setup, tiny_teardown),

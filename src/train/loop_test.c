@@ -153,7 +153,7 @@ static void test_stopped_at_once(void **state)
     assert_int_equal(yk_session_train(s, &e), YK_OK);
     assert_int_equal(s->stop, YK_STOP_SIGNAL);
     assert_int_equal(s->now.step, 0);
-    assert_true(isnan(s->test_loss)); /* a stop is quick: no last look */
+    assert_true(isnan(s->last_loss)); /* of no step there is no loss */
     yk_session_close(s);
     tiny_hash("resume=a", resumed);
     assert_string_equal(straight, resumed);

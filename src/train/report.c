@@ -54,8 +54,11 @@ static void curve_row(const struct yk_session *s, const struct yk_point *p, doub
     int full = most > 0 ? (int)lround((tested ? p->test_loss : p->train_loss) / most * BAR) : 0;
     for (int k = 0; k < full && k < BAR; k++)
         strcat(bar, "\u2593");
-    yk_buf_format(out, "%10s %10s %8.1f %11.4f ", grouped((double)p->at.step, steps), duration(p->at.seconds, took),
-                  (double)p->at.examples / s->train.rows, p->train_loss);
+    char loss[16] = "-"; /* of no step */
+    if (!isnan(p->train_loss))
+        snprintf(loss, sizeof loss, "%.4f", p->train_loss);
+    yk_buf_format(out, "%10s %10s %8.1f %11s ", grouped((double)p->at.step, steps), duration(p->at.seconds, took),
+                  (double)p->at.examples / s->train.rows, loss);
     if (tested)
         yk_buf_format(out, "%10.4f %7.2f %%  %s\n", p->test_loss, p->test_accuracy * 100, bar);
     else

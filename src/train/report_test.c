@@ -11,7 +11,7 @@ static char *report(struct yk_session *s)
     unsigned column = 0;
     for (const char *p = strchr(text.data, '\n'); *p != '\0'; p++) { /* the first line names the data, as long as that may be */
         column = *p == '\n' ? 0 : column + ((*p & 0xc0) != 0x80);    /* characters, not bytes */
-        if (column > 90)
+        if (column > 80)
             fail_msg("too wide: %s", text.data);
     }
     assert_null(strstr(text.data, "nan"));
@@ -80,7 +80,7 @@ static void test_endings(void **state)
         char *text = report(s);
         assert_has(text, "%s", CASES[i].ending);
         bool said = strstr(text, "  test      loss ") != NULL; /* only what was measured is told */
-        assert_int_equal(said, s->test.rows > 0 && !CASES[i].signal);
+        assert_int_equal(said, s->test.rows > 0);
         free(text);
         yk_session_close(s);
     }

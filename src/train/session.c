@@ -135,6 +135,10 @@ static yk_code open_data(struct yk_session *s, struct yk_error *e)
         yk_hint(e, "name some with --test-data");
         rc = YK_USAGE;
     }
+    if (rc == YK_OK && s->ops->packed)
+        rc = yk_dataset_pack(&s->train, e);
+    if (rc == YK_OK && s->ops->packed)
+        rc = yk_dataset_pack(&s->test, e);
     if (rc == YK_OK)
         rc = fix_path(s, "data", s->o.data, e);
     if (rc == YK_OK)
@@ -186,11 +190,13 @@ static yk_code open_run(struct yk_session *s, struct yk_error *e)
 {
     char path[YK_PATH_MAX];
     bool found = false;
-    yk_code rc = s->resumed ? yk_saver_restore(s, &found, e) : yk_run_create(&s->run, s->o.run, s->model_name, "local", e);
+    yk_code rc = s->resumed ? YK_OK : yk_run_create(&s->run, s->o.run, s->model_name, "local", e);
     if (rc == YK_OK)
         rc = yk_run_path(&s->run, "log.txt", path, e);
     if (rc == YK_OK)
         rc = yk_log_file(s->log, path, e);
+    if (rc == YK_OK && s->resumed)
+        rc = yk_saver_restore(s, &found, e); /* a damaged checkpoint is told to log.txt too */
     if (rc == YK_OK && s->resumed)
         rc = drop_summary(s, e);
     if (rc == YK_OK)
@@ -231,9 +237,11 @@ yk_code yk_session_open(struct yk_session **out, const struct yk_opts *opts, con
         rc = yk_fail_memory(e, sizeof(void *));
     if (rc == YK_OK && s->o.resume != NULL && model != NULL)
         rc = yk_fail(e, YK_USAGE, "--resume takes the model from the run, so leave out '%.40s'", model);
-    else if (rc == YK_OK && s->o.resume != NULL)
-        rc = load_run(s, e);
-    else if (rc == YK_OK && model == NULL)
+    else if (rc == YK_OK && s->o.resume != NULL) {
+        rc = yk_options_check(&s->opts, YK_VERB(train), e); /* what was typed, before what the run adds to it */
+        if (rc == YK_OK)
+            rc = load_run(s, e);
+    } else if (rc == YK_OK && model == NULL)
         rc = yk_fail(e, YK_USAGE, "which model? for example: yoke train softmax");
     else if (rc == YK_OK)
         snprintf(s->model_name, sizeof s->model_name, "%.*s", YK_NAME - 1, model);

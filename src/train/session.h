@@ -24,7 +24,7 @@
 #include "train/options.h"
 
 #include <jansson.h>
-#include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -115,8 +115,8 @@ struct yk_session {
     /* progress of the loop */
     struct yk_moment now;
     enum yk_stop stop;
-    volatile sig_atomic_t *stop_signal; /* set by yoke_stop; the session's own flag */
-    volatile sig_atomic_t own_signal;
+    atomic_int *stop_signal; /* set by yoke_stop; the session's own flag */
+    atomic_int own_signal;
     double started;                  /* yk_now() at the first step */
     double opened;                   /* yk_now() when the session began to open */
     double startup;                  /* seconds from opening to the first step */

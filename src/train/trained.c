@@ -54,13 +54,15 @@ yk_code yk_trained_open(struct yk_trained *t, const char *what, unsigned threads
                         void (*damaged)(void *arg, const struct yk_error *why), void *arg, struct yk_error *e)
 {
     struct yk_tensors file = {0};
+    struct yk_error why;
     *t = (struct yk_trained){0};
     yk_code rc = read_checkpoint(t, what, &file, damaged, arg, e);
     if (rc != YK_OK)
         return rc;
     rc = read_meta(t, &file, e);
-    if (rc == YK_OK)
-        rc = t->ops->open(&t->model, &t->shape, e);
+    if (rc == YK_OK && (rc = t->ops->open(&t->model, &t->shape, &why)) != YK_OK)
+        rc =
+            yk_fail(e, rc == YK_USAGE ? YK_DATA : rc, "'%s': %.200s", t->path, why.text); /* the file's fault, not the caller's */
     if (rc == YK_OK)
         rc = t->ops->layout(t->model, &t->params, 0, e);
     for (size_t i = 0; rc == YK_OK && i < t->params.views; i++) {
@@ -98,9 +100,11 @@ yk_code yk_trained_fits(const struct yk_trained *t, const struct yk_dataset *set
                    b[0], b[1], b[2], set->classes, t->path, a[0], a[1], a[2], t->shape.classes);
 }
 
-yk_code yk_trained_score(struct yk_trained *t, const struct yk_dataset *set, struct yk_score *score, float *prob,
-                         struct yk_error *e)
+yk_code yk_trained_score(struct yk_trained *t, struct yk_dataset *set, struct yk_score *score, float *prob, struct yk_error *e)
 {
+    yk_code rc = t->ops->packed ? yk_dataset_pack(set, e) : YK_OK;
+    if (rc != YK_OK)
+        return rc;
     struct yk_dataset view = *set;
     uint32_t *rows = malloc(((size_t)set->rows + 1) * sizeof *rows);
     if (rows == NULL)

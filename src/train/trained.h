@@ -28,8 +28,7 @@ void yk_trained_close(struct yk_trained *t);
 /* Does a set fit the model? YK_USAGE names both shapes if not. */
 yk_code yk_trained_fits(const struct yk_trained *t, const struct yk_dataset *set, struct yk_error *e);
 
-/* Score a whole set; class probabilities (rows, classes) to `prob` unless it is NULL. */
-yk_code yk_trained_score(struct yk_trained *t, const struct yk_dataset *set, struct yk_score *score, float *prob,
-                         struct yk_error *e);
+/* Score a whole set, packing it first if the model wants that; class probabilities (rows, classes) to `prob` unless it is NULL. */
+yk_code yk_trained_score(struct yk_trained *t, struct yk_dataset *set, struct yk_score *score, float *prob, struct yk_error *e);
 
 #endif

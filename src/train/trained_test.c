@@ -1,5 +1,6 @@
 /* trained_test.c - a finished run answers as the summary said it would; and files that are no model of ours are refused with a sentence,
  * whatever they claim to be. */
+#include "tests/packed.h"
 #include "tests/tiny.h"
 
 #include "train/trained.h"
@@ -41,6 +42,45 @@ static void test_scores(void **state)
     }
     yk_dataset_release(&test);
     yk_session_close(s);
+}
+
+/* A set that lacks the highest classes gets probabilities for all of them all the same, each row in its place. */
+static void test_fewer_classes(void **state)
+{
+    (void)state;
+    enum { MANY = 2500 }; /* several evaluation batches */
+    static _Alignas(64) uint8_t pixels[MANY * 64 + YK_ROW_SLACK];
+    static uint8_t labels[MANY];
+    static float prob[MANY * TINY_CLASSES], one[TINY_CLASSES];
+    struct yk_dataset set = {.name = "two",
+                             .rows = MANY,
+                             .features = 64,
+                             .classes = 2,
+                             .shape = {8, 8, 1},
+                             .pixels = pixels,
+                             .labels = labels,
+                             .scale = 1.0f / 255};
+    struct yk_trained t;
+    struct yk_score score;
+    struct yk_error e;
+    for (size_t i = 0; i < MANY * 64; i++)
+        pixels[i] = (uint8_t)(i * i / 7);
+    yk_session_close(tiny_train("run=a steps=60 batch=50 lr=0.2"));
+    assert_int_equal(yk_trained_open(&t, "a", 1, "auto", NULL, NULL, &e), YK_OK);
+    assert_int_equal(yk_trained_fits(&t, &set, &e), YK_OK);
+    struct yk_dataset packed = packed_copy(&set);
+    assert_int_equal(yk_trained_score(&t, &packed, &score, prob, &e), YK_OK);
+    packed_release(&packed);
+    for (uint32_t i = 0; i < MANY; i += 311) {
+        struct yk_dataset row = set;
+        row.rows = 1;
+        row.pixels = pixels + (size_t)i * 64;
+        row = packed_copy(&row);
+        assert_int_equal(yk_trained_score(&t, &row, &score, one, &e), YK_OK);
+        packed_release(&row);
+        assert_memory_equal(prob + (size_t)i * TINY_CLASSES, one, sizeof one);
+    }
+    yk_trained_close(&t);
 }
 
 static void test_fits(void **state)
@@ -108,7 +148,7 @@ static void test_hostile(void **state)
                                        {"model", FILES[i].model},
                                        {"shape", FILES[i].shape},
                                        {"classes", FILES[i].classes}};
-        struct yk_meta meta[5];
+        struct yk_meta meta[5] = {0};
         size_t metas = 0;
         for (size_t k = 0; k < 5; k++)
             if (pair[k][1] != NULL) {
@@ -157,6 +197,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_scores, tiny_setup, tiny_teardown),
+        cmocka_unit_test_setup_teardown(test_fewer_classes, tiny_setup, tiny_teardown),
         cmocka_unit_test_setup_teardown(test_fits, tiny_setup, tiny_teardown),
         cmocka_unit_test_setup_teardown(test_hostile, tiny_setup, tiny_teardown),
         cmocka_unit_test_setup_teardown(test_folders, tiny_setup, tiny_teardown),
