@@ -36,11 +36,10 @@ static size_t count_blocks(const struct yk_dataset *d)
 /* The pages behind the last block go back to the system. */
 static void give_back(uint8_t *blocks, size_t used, size_t had)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    uintptr_t from = ((uintptr_t)blocks + used + YK_ROW_SLACK + page - 1) / page * page,
-              to = ((uintptr_t)blocks + had) / page * page;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), skew = (uintptr_t)blocks % page;
+    size_t from = (skew + used + YK_ROW_SLACK + page - 1) / page * page - skew, to = (skew + had) / page * page - skew;
     if (to > from)
-        madvise((void *)from, to - from, MADV_DONTNEED);
+        madvise(blocks + from, to - from, MADV_DONTNEED);
 }
 
 yk_code yk_dataset_pack(struct yk_dataset *d, struct yk_error *e)
