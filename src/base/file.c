@@ -1,9 +1,11 @@
 /* file.c - atomic files, folders and paths; see file.h.
- * LIMITS: a temporary file of a killed process stays until somebody removes it; its name says whose it was. */
+ * LIMITS: a temporary file of a killed process stays until somebody sweeps the folder; its name says whose it was. */
 #include "base/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -154,6 +156,33 @@ yk_code yk_file_read(const char *path, size_t max, char **bytes, size_t *n, stru
 out_fd:
     close(fd);
     return rc;
+}
+
+/* The process that owns "<anything>.tmp.<pid>.<n>", or 0 if the name is not of that form. */
+static pid_t owner_of(const char *name)
+{
+    const char *mark = NULL;
+    for (const char *p = name; (p = strstr(p, ".tmp.")) != NULL; p++)
+        mark = p;
+    int pid, end = 0;
+    unsigned serial;
+    if (mark == NULL || sscanf(mark, ".tmp.%9d.%9u%n", &pid, &serial, &end) != 2 || mark[end] != '\0')
+        return 0;
+    return pid > 0 ? pid : 0;
+}
+
+/* What killed writers left. A disk may be full because of it, so this comes before the next write. */
+void yk_sweep(const char *dir)
+{
+    DIR *d = opendir(dir);
+    if (d == NULL)
+        return;
+    for (struct dirent *entry; (entry = readdir(d)) != NULL;) {
+        pid_t pid = owner_of(entry->d_name);
+        if (pid != 0 && kill(pid, 0) != 0 && errno == ESRCH)
+            unlinkat(dirfd(d), entry->d_name, 0);
+    }
+    closedir(d);
 }
 
 yk_code yk_mkdirs(const char *path, struct yk_error *e)

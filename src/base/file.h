@@ -35,6 +35,9 @@ yk_code yk_file_write(const char *path, const void *bytes, size_t n, struct yk_e
 /* The whole file into a fresh NUL-terminated buffer (caller frees). More than `max` bytes is YK_DATA. */
 yk_code yk_file_read(const char *path, size_t max, char **bytes, size_t *n, struct yk_error *e);
 
+/* Remove the temporary files in `dir` whose writers are no longer alive. */
+void yk_sweep(const char *dir);
+
 /* Make a folder and its parents. An existing folder is fine. */
 yk_code yk_mkdirs(const char *path, struct yk_error *e);
 

@@ -79,33 +79,6 @@ static yk_code list_steps(const char *dir, struct list *out, struct yk_error *e)
     return rc;
 }
 
-/* The process that owns "<anything>.tmp.<pid>.<n>", or 0 if the name is not of that form. */
-static pid_t owner_of(const char *name)
-{
-    const char *mark = NULL;
-    for (const char *p = name; (p = strstr(p, ".tmp.")) != NULL; p++)
-        mark = p;
-    int pid, end = 0;
-    unsigned serial;
-    if (mark == NULL || sscanf(mark, ".tmp.%9d.%9u%n", &pid, &serial, &end) != 2 || mark[end] != '\0')
-        return 0;
-    return pid > 0 ? pid : 0;
-}
-
-/* What killed writers left. A disk may be full because of it, so this comes before the next write. */
-static void sweep(const char *dir)
-{
-    DIR *d = opendir(dir);
-    if (d == NULL)
-        return;
-    for (struct dirent *entry; (entry = readdir(d)) != NULL;) {
-        pid_t pid = owner_of(entry->d_name);
-        if (pid != 0 && kill(pid, 0) != 0 && errno == ESRCH)
-            unlinkat(dirfd(d), entry->d_name, 0);
-    }
-    closedir(d);
-}
-
 static void remove_step(const char *dir, uint64_t step)
 {
     char path[YK_PATH_MAX];
@@ -132,7 +105,7 @@ yk_code yk_checkpoint_write(const char *dir, uint64_t step, const struct yk_tens
         rc = yk_mkdirs(dir, e);
     if (rc != YK_OK)
         return rc;
-    sweep(dir);
+    yk_sweep(dir);
     rc = yk_tensors_write(path, tensor, n, meta, metas, e);
     if (rc == YK_OK)
         prune(dir, step, keep > 0 ? keep : 1);

@@ -215,7 +215,7 @@ static void test_refuses(void **state)
 static void test_refuses_long_names(void **state)
 {
     (void)state;
-    char name[400], header[2048];
+    char name[400], header[8192];
     struct yk_tensors t;
     struct yk_error e;
     memset(name, 'n', sizeof name);

@@ -159,7 +159,10 @@ yk_code yk_run_open(struct yk_run *r, const char *dir, bool train, struct yk_err
         return yk_fail(e, YK_DATA, "there is no run folder '%s'", dir);
     if (!yk_exists(path))
         return yk_fail(e, YK_DATA, "'%s' is not a run folder: it has no config.json", dir);
-    return train ? take_lock(r, e) : YK_OK;
+    rc = train ? take_lock(r, e) : YK_OK;
+    if (rc == YK_OK && train)
+        yk_sweep(r->dir); /* what a killed start was writing */
+    return rc;
 }
 
 void yk_run_close(struct yk_run *r)
