@@ -250,7 +250,7 @@ libdir=$${prefix}/lib
 includedir=$${prefix}/include
 
 Name: yoke
-Description: trains models on one machine or a cluster of CPU machines
+Description: trains models on CPUs
 Version: $(VERSION)
 Requires.private: $(PKGS)
 Libs: -L$${libdir} -lyoke

@@ -1,18 +1,8 @@
 /* eval.c - `yoke eval`: loss and accuracy of a trained model on test data. */
-#include "cmd/cmd.h"
+#include "cmd/trained.h"
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "base/team.h"
-#include "train/trained.h"
-
-#include <stdlib.h>
-
-static void say_damaged(void *arg, const struct yk_error *why)
-{
-    (void)arg;
-    fprintf(stderr, "yoke: warning: %s; using the checkpoint before it\n", why->text);
-}
 
 static void show(const struct yk_options *o, const struct yk_trained *t, const char *data, const struct yk_score *score,
                  double seconds)
@@ -37,25 +27,19 @@ static void show(const struct yk_options *o, const struct yk_trained *t, const c
 
 static yk_code run(struct call *call, struct yk_error *e)
 {
-    const struct yk_options *o = &call->config->o;
     struct yk_trained t = {0};
     struct yk_dataset set = {0};
     struct yk_score score;
-    if (call->words == 0)
-        return yk_fail(e, YK_USAGE, "which run? for example: yoke eval runs/latest");
-    yk_code rc =
-        yk_trained_open(&t, call->word[0], o->threads > 0 ? (unsigned)o->threads : yk_cpus(), o->isa, say_damaged, NULL, e);
+    const char *data;
+    yk_code rc = open_trained(call, &t, e);
     if (rc != YK_OK)
         return rc;
-    const char *data = o->test_data != NULL ? o->test_data : o->data != NULL ? o->data : t.test_data;
-    rc = yk_data_open_test(data, &set, e);
-    if (rc == YK_OK)
-        rc = yk_trained_fits(&t, &set, e);
+    rc = open_examples(call, &t, &set, &data, e);
     if (rc == YK_OK) {
         double start = yk_now();
         rc = yk_trained_score(&t, &set, &score, NULL, e);
         if (rc == YK_OK)
-            show(o, &t, data, &score, yk_now() - start);
+            show(&call->config->o, &t, data, &score, yk_now() - start);
     }
     yk_dataset_release(&set);
     yk_trained_close(&t);

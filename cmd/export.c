@@ -1,16 +1,13 @@
 /* export.c - `yoke export`: a trained model in a format that other tools read. */
-#include "cmd/cmd.h"
+#include "cmd/trained.h"
 
 #include "param/npz.h"
-#include "train/trained.h"
 
 static yk_code run(struct call *call, struct yk_error *e)
 {
     const struct yk_options *o = &call->config->o;
     struct yk_trained t = {0};
-    if (call->words == 0)
-        return yk_fail(e, YK_USAGE, "which run? for example: yoke export runs/latest --to npz -o model.npz");
-    yk_code rc = yk_trained_open(&t, call->word[0], 1, "auto", NULL, NULL, e);
+    yk_code rc = open_trained(call, &t, e);
     if (rc != YK_OK)
         return rc;
     rc = yk_npz_write(o->output, &t.params, e);

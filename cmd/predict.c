@@ -1,10 +1,8 @@
 /* predict.c - `yoke predict`: the label and the class probabilities of every example, as CSV. */
-#include "cmd/cmd.h"
+#include "cmd/trained.h"
 
 #include "base/buf.h"
 #include "base/file.h"
-#include "base/team.h"
-#include "train/trained.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -67,17 +65,13 @@ static yk_code run(struct call *call, struct yk_error *e)
     struct yk_trained t = {0};
     struct yk_dataset set = {0};
     struct yk_score score;
+    const char *data;
     float *prob = NULL;
     bool to_file = o->output != NULL && strcmp(o->output, "-") != 0;
-    if (call->words == 0)
-        return yk_fail(e, YK_USAGE, "which run? for example: yoke predict runs/latest --data mnist");
-    yk_code rc = yk_trained_open(&t, call->word[0], o->threads > 0 ? (unsigned)o->threads : yk_cpus(), o->isa, NULL, NULL, e);
+    yk_code rc = open_trained(call, &t, e);
     if (rc != YK_OK)
         return rc;
-    const char *data = o->test_data != NULL ? o->test_data : o->data != NULL ? o->data : t.test_data;
-    rc = yk_data_open_test(data, &set, e);
-    if (rc == YK_OK)
-        rc = yk_trained_fits(&t, &set, e);
+    rc = open_examples(call, &t, &set, &data, e);
     if (rc != YK_OK)
         goto out;
     size_t bytes = sizeof(float) * set.rows * t.shape.classes;

@@ -1,5 +1,5 @@
 /* train.c - `yoke train`, written on the public library: open, train, show.
- * The first Ctrl-C (or SIGTERM) makes the run write a checkpoint and stop; a second one quits at once. */
+ * The first Ctrl-C (or SIGTERM, or a terminal that goes away) makes the run write a checkpoint and stop; a second one quits at once. */
 #include "cmd/cmd.h"
 
 #include "model/model.h"
@@ -31,6 +31,9 @@ static void catch_signals(void)
     sigemptyset(&act.sa_mask);
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
+    struct sigaction inherited;
+    if (sigaction(SIGHUP, NULL, &inherited) == 0 && inherited.sa_handler != SIG_IGN) /* nohup means it */
+        sigaction(SIGHUP, &act, NULL);
     signal(SIGPIPE, SIG_IGN);
 }
 
@@ -60,10 +63,13 @@ static yk_code run(struct call *call, struct yk_error *e)
     }
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
+    bool stopped = yoke_was_stopped(training) != 0;
     yoke_close(training);
-    call->signal = rc == YK_OK ? caught : 0;
+    call->signal = rc == YK_OK && stopped ? caught : 0;
     return rc;
 }
+
+#define SPACED(name) #name " "
 
 static void list_models(FILE *out)
 {
@@ -92,7 +98,7 @@ const struct verb verb_train = {
                 "yoke train softmax --data fashion-mnist --optimizer adam --epochs 20\n"
                 "yoke train softmax --schedule warmup:500,cosine:6000 --lr 0.1 --json\n"
                 "yoke train --resume runs/latest --epochs 30",
-    .choices = "softmax",
+    .choices = YK_MODELS(SPACED),
     .most = 1,
     .run = run,
 };

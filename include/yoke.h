@@ -74,11 +74,14 @@ void yoke_config_free(yoke_config *config);
  * config may be freed or reused afterwards. */
 yoke_run *yoke_open(const yoke_config *config, const char *model, yoke_error *error);
 
-/* Train until a stop rule holds, then write the last checkpoint and summary.json. Blocks. */
+/* Train until a stop rule holds, then write the last checkpoint and summary.json. Blocks. Once per handle. */
 enum yoke_code yoke_train(yoke_run *run, yoke_error *error);
 
 /* Make yoke_train write a checkpoint and return soon. Safe in a signal handler. */
 void yoke_stop(yoke_run *run);
+
+/* Did yoke_stop end the training (1), or had a stop rule ended it before (0)? */
+int yoke_was_stopped(const yoke_run *run);
 
 /* The summary as JSON text; free() it. NULL if there is no memory. */
 char *yoke_summary(const yoke_run *run);
@@ -90,7 +93,8 @@ char *yoke_report(const yoke_run *run);
 const char *yoke_folder(const yoke_run *run);
 void yoke_close(yoke_run *run);
 
-/* A trained model from a run folder (its newest whole checkpoint) or a .safetensors file of one. */
+/* A trained model from a run folder or a .safetensors file of one. Of a folder it takes the newest checkpoint that is whole, passing
+ * over damaged ones. */
 yoke_model *yoke_load(const char *run_or_file, yoke_error *error);
 /* What it wants to see: height, width and channels of an example, and how many classes it tells apart. */
 void yoke_model_shape(const yoke_model *model, unsigned shape[3], unsigned *classes);

@@ -28,6 +28,7 @@ check-words: $why"
 {
     search "say it in an issue, not in the code" '\b(TOD[O]|FIXM[E]|XX[X]|HAC[K])\b' $text
     search "a path of one machine" '(/wor[k]/|/roo[t]/|/hom[e]/[a-z]|\.\./share[d])' $text
+    search "a placeholder" '@[A-Z]+[@]' $text
     search "the host of a package registry" '(registr[y]\.npmjs|de[b]\.debian\.org|registr[y]\.yarnpkg|pyp[i]\.org)' $text
 }
 

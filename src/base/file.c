@@ -29,6 +29,7 @@ yk_code yk_outfile_open(struct yk_outfile *o, const char *path, struct yk_error 
 {
     static atomic_uint serial; /* two writers in one process never share a temporary name */
     o->fd = -1;
+    o->hasty = false;
     yk_code rc = yk_path(o->path, e, "%s", path);
     if (rc == YK_OK)
         rc = yk_path(o->temp, e, "%s.tmp.%ld.%u", path, (long)getpid(), atomic_fetch_add(&serial, 1));
@@ -77,7 +78,7 @@ static void sync_parent(const char *path)
 yk_code yk_outfile_commit(struct yk_outfile *o, struct yk_error *e)
 {
     yk_code rc = YK_OK;
-    if (fsync(o->fd) != 0 && errno != EINVAL && errno != EROFS) /* EINVAL: a pipe or device has nothing to sync */
+    if (!o->hasty && fsync(o->fd) != 0 && errno != EINVAL && errno != EROFS) /* EINVAL: a pipe or device has nothing to sync */
         rc = yk_fail_errno(e, YK_FAILED, "cannot write '%s'", o->path);
     if (close(o->fd) != 0 && rc == YK_OK)
         rc = yk_fail_errno(e, YK_FAILED, "cannot write '%s'", o->path);
@@ -88,7 +89,7 @@ yk_code yk_outfile_commit(struct yk_outfile *o, struct yk_error *e)
         rc = yk_fail_errno(e, YK_FAILED, "cannot rename '%s' to '%s'", o->temp, o->path);
     if (rc != YK_OK)
         unlink(o->temp);
-    else
+    else if (!o->hasty)
         sync_parent(o->path);
     return rc;
 }
@@ -109,6 +110,7 @@ yk_code yk_file_write(const char *path, const void *bytes, size_t n, struct yk_e
     yk_code rc = yk_outfile_open(&o, path, e);
     if (rc != YK_OK)
         return rc;
+    o.hasty = true;
     rc = yk_outfile_write(&o, bytes, n, e);
     if (rc == YK_OK)
         return yk_outfile_commit(&o, e);

@@ -16,7 +16,8 @@
 #define YK_PATH_MAX 4096
 
 struct yk_outfile {
-    int fd;                 /* open on `temp`; -1 when closed */
+    bool hasty; /* set after opening: rename without waiting for the disk. Whole after a kill, not after a power cut */
+    int fd;     /* open on `temp`; -1 when closed */
     char path[YK_PATH_MAX]; /* the final name */
     char temp[YK_PATH_MAX]; /* "<path>.tmp.<pid>.<n>"; "" where the target is a pipe or a device, which is written as it is */
 };
@@ -29,7 +30,7 @@ yk_code yk_outfile_commit(struct yk_outfile *o, struct yk_error *e);
 /* Close and remove the temporary file. Does nothing after a commit or a second time. */
 void yk_outfile_abort(struct yk_outfile *o);
 
-/* The whole of `bytes` under `path`, atomically. */
+/* The whole of `bytes` under `path`, atomically but hastily: for small files that every start writes. A sync costs 10 ms and more. */
 yk_code yk_file_write(const char *path, const void *bytes, size_t n, struct yk_error *e);
 
 /* The whole file into a fresh NUL-terminated buffer (caller frees). More than `max` bytes is YK_DATA. */

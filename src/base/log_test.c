@@ -13,6 +13,8 @@
 
 #include <cmocka.h>
 
+#include "tests/terminal.h"
+
 static char seen[65536]; /* what stderr got */
 static int real_stderr;
 
@@ -80,9 +82,8 @@ static void capture_terminal(bool want_color, void (*tell)(struct yk_log *))
     restore();
     assert_true(terminal);
     assert_int_equal(color, want_color);
-    ssize_t n = read(master, seen, sizeof seen - 1);
-    assert_true(n > 0);
-    seen[n] = '\0';
+    read_all(master, seen, sizeof seen);
+    assert_true(seen[0] != '\0');
     close(slave);
     close(master);
 }

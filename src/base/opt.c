@@ -238,10 +238,16 @@ bool yk_opts_given(const struct yk_opts *o, const char *name)
     return i < o->n && o->given[i];
 }
 
+bool yk_opts_typed(const struct yk_opts *o, const char *name)
+{
+    size_t i = find(o, name);
+    return i < o->n && o->given[i] && o->origin[i] >= YK_CONFIG_FILE;
+}
+
 bool yk_opts_any(const struct yk_opts *o, uint32_t flags, bool typed)
 {
     for (size_t i = 0; i < o->n; i++)
-        if ((o->table[i].flags & flags) && o->given[i] && (!typed || o->origin[i] == YK_COMMAND_LINE))
+        if ((o->table[i].flags & flags) && o->given[i] && (!typed || o->origin[i] >= YK_CONFIG_FILE))
             return true;
     return false;
 }

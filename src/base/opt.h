@@ -5,7 +5,7 @@
  * This file is the mechanism; the table itself is train/options.c.
  *
  * A value remembers its *origin*, and a weaker origin never overwrites a stronger one, so the order in which sources are
- * read does not matter: built in < the model's own < user's ini < ./yoke.ini < --config FILE < a resumed run < command line. */
+ * read does not matter: built in < the model's own < user's ini < ./yoke.ini < a resumed run < --config FILE < command line. */
 #ifndef YK_BASE_OPT_H
 #define YK_BASE_OPT_H
 
@@ -30,7 +30,7 @@ struct yk_every {
     double amount;
 };
 
-enum yk_origin { YK_BUILT_IN, YK_FROM_MODEL, YK_USER_INI, YK_LOCAL_INI, YK_CONFIG_FILE, YK_RESUMED, YK_COMMAND_LINE };
+enum yk_origin { YK_BUILT_IN, YK_FROM_MODEL, YK_USER_INI, YK_LOCAL_INI, YK_RESUMED, YK_CONFIG_FILE, YK_COMMAND_LINE };
 
 enum {
     YK_OPT_ON_RESUME = 1, /* may be changed when a run is resumed */
@@ -69,7 +69,9 @@ yk_code yk_opts_copy(struct yk_opts *to, void *values, const struct yk_opts *fro
 yk_code yk_opts_set(struct yk_opts *o, const char *name, const char *text, enum yk_origin origin, struct yk_error *e);
 
 bool yk_opts_given(const struct yk_opts *o, const char *name);
-/* Was any option with one of these flags given? On the command line, if `typed`. */
+/* Was it given for this call: on the command line or in --config FILE? */
+bool yk_opts_typed(const struct yk_opts *o, const char *name);
+/* Was any option with one of these flags given? For this call, if `typed`. */
 bool yk_opts_any(const struct yk_opts *o, uint32_t flags, bool typed);
 
 /* The arguments after the verb. Words that are no options go to `words` (at most `max`). */

@@ -177,7 +177,7 @@ static void test_refuses(void **state)
 static void test_origins(void **state)
 {
     (void)state;
-    static const enum yk_origin ORDER[] = {YK_FROM_MODEL, YK_USER_INI, YK_LOCAL_INI, YK_CONFIG_FILE, YK_RESUMED, YK_COMMAND_LINE};
+    static const enum yk_origin ORDER[] = {YK_FROM_MODEL, YK_USER_INI, YK_LOCAL_INI, YK_RESUMED, YK_CONFIG_FILE, YK_COMMAND_LINE};
     enum { ORIGINS = sizeof ORDER / sizeof ORDER[0] };
     for (int a = 0; a < ORIGINS; a++)
         for (int b = 0; b < ORIGINS; b++) {

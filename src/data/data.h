@@ -4,7 +4,8 @@
  * shuffled batches. A batch does not copy: it names rows of its dataset, and says which rows come next so that a kernel can
  * fetch them ahead of time.
  *
- * Memory: a dataset holds its examples once, 8 bits a pixel as in the file; a source adds 4 bytes a row. */
+ * Memory: a dataset holds its examples once, 8 bits a pixel as in the file, and less once it is packed (see yk_dataset_pack; where rows are not a
+ * multiple of 8 pixels both forms exist while it packs). Packing adds 12 bytes a row and more for long rows, a source 4. */
 #ifndef YK_DATA_DATA_H
 #define YK_DATA_DATA_H
 
@@ -14,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { YK_PACK_BLOCK = 8 }; /* pixels that packing drops or keeps together */
 enum { YK_ROW_SLACK = 64 }; /* readable bytes after the last row, so that kernels may load whole vectors */
 
 struct yk_dataset {

@@ -15,7 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { BLOCK = 8 };
+enum { BLOCK = YK_PACK_BLOCK };
 
 static uint64_t load_block(const uint8_t *x, uint32_t left)
 {

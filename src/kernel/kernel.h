@@ -12,7 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { YK_TILE = 128 }; /* examples that a softmax kernel carries through its phases together */
+enum { YK_KERNEL_BLOCK = 8 }; /* pixels that are dropped or kept together */
+enum { YK_TILE = 128 };       /* examples that a softmax kernel carries through its phases together */
 
 /* One pass of softmax regression over rows of 8-bit pixels, packed as data/pack.c does:
  *     z = scale * x W^T + b,   p = softmax(z),   loss = sum_i -log p[i][label_i]
@@ -41,6 +42,9 @@ struct yk_softmax_pass {
 };
 
 size_t yk_softmax_scratch(uint32_t features, uint32_t classes);
+
+/* Every instruction set there is a build for, worst first; which of them this machine has, kernel.c asks the CPU. */
+#define YK_ISAS(X) X(plain) X(avx2) X(avx512)
 
 struct yk_kernels {
     const char *name;

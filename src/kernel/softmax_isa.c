@@ -36,7 +36,7 @@ enum { GROUP = 5 }; /* 10 vectors of 4 lanes in 16 registers */
 #else
 enum { GROUP = 10 };
 #endif
-enum { BLOCK = 8, LANES = 16, FACTORS = 64, FEW = 8 /* rows that are not worth the ways of many */ };
+enum { BLOCK = YK_KERNEL_BLOCK, LANES = 16, FACTORS = 64, FEW = 8 /* rows that are not worth the ways of many */ };
 enum { STRIP = 2, HALVES = YK_TILE / 64 }; /* a strip is STRIP words of 64 blocks: 41 kB of W for 10 classes */
 
 typedef float wide __attribute__((vector_size(4 * LANES)));

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+_Static_assert((int)YK_KERNEL_BLOCK == (int)YK_PACK_BLOCK, "the kernels walk the blocks that packing leaves");
+
 enum { ROWS_EACH = 128 }; /* below this a thread's share costs less than meeting the others */
 
 struct yk_model {

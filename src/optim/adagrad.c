@@ -16,6 +16,7 @@ YK_WIDE static void apply(const struct yk_update *u, float *restrict w, const fl
 const struct yk_optimizer_ops yk_optimizer_adagrad = {.name = "adagrad",
                                                       .help = "n += g^2; w -= lr g / (sqrt n + eps)",
                                                       .lr = 0.1,
+                                                      .uses = "eps",
                                                       .slots = 1,
                                                       .slot = {"squares"},
                                                       .apply = apply};

@@ -22,6 +22,7 @@ YK_WIDE static void apply(const struct yk_update *u, float *restrict w, const fl
 const struct yk_optimizer_ops yk_optimizer_adam = {.name = "adam",
                                                    .help = "m, v: moments; w -= lr m^ / (sqrt v^ + eps)",
                                                    .lr = 0.001,
+                                                   .uses = "momentum|beta2|eps",
                                                    .slots = 2,
                                                    .slot = {"first", "second"},
                                                    .apply = apply};

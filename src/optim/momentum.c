@@ -10,5 +10,10 @@ YK_WIDE static void apply(const struct yk_update *u, float *restrict w, const fl
     }
 }
 
-const struct yk_optimizer_ops yk_optimizer_momentum = {
-    .name = "momentum", .help = "v = mu v + g; w -= lr v", .lr = 0.01, .slots = 1, .slot = {"velocity"}, .apply = apply};
+const struct yk_optimizer_ops yk_optimizer_momentum = {.name = "momentum",
+                                                       .help = "v = mu v + g; w -= lr v",
+                                                       .lr = 0.01,
+                                                       .uses = "momentum",
+                                                       .slots = 1,
+                                                       .slot = {"velocity"},
+                                                       .apply = apply};

@@ -36,6 +36,7 @@ struct yk_optimizer_ops {
     const char *name;
     const char *help;           /* the formula, for --help and docs */
     double lr;                  /* the rate if the user and the model give none */
+    const char *uses;           /* which of momentum|beta2|eps it has; "" for none */
     unsigned slots;             /* state vectors, each as long as the range */
     const char *slot[YK_SLOTS]; /* their names in a checkpoint */
     /* Update w[0..n) in place. Never blocks, never fails; called by the thread that owns the range. */

@@ -9,4 +9,4 @@ YK_WIDE static void apply(const struct yk_update *u, float *restrict w, const fl
         w[i] -= rate * g[i];
 }
 
-const struct yk_optimizer_ops yk_optimizer_sgd = {.name = "sgd", .help = "w -= lr g", .lr = 0.01, .apply = apply};
+const struct yk_optimizer_ops yk_optimizer_sgd = {.name = "sgd", .help = "w -= lr g", .lr = 0.01, .uses = "", .apply = apply};

@@ -123,7 +123,7 @@ static size_t make(uint8_t *out, const char *header, size_t size)
 
 static yk_code parse(const char *header, size_t size, struct yk_tensors *t, struct yk_error *e)
 {
-    uint8_t file[4096];
+    uint8_t file[16384];
     return yk_tensors_parse(file, make(file, header, size), "it", t, e);
 }
 

@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include "tests/terminal.h"
+
 static char seen[8192]; /* what stderr got */
 
 /* stderr becomes `fd` while `tell` shows something; what came is read back from `from`. */
@@ -33,8 +35,7 @@ static void capture(int fd, int from, void (*tell)(struct yk_progress *))
     assert_true(yk_progress_due(&(struct yk_progress){.next = until}, now + 1.5 * wait));
     if (fd == from)
         lseek(from, 0, SEEK_SET);
-    ssize_t n = read(from, seen, sizeof seen - 1);
-    seen[n > 0 ? n : 0] = '\0';
+    read_all(from, seen, sizeof seen);
 }
 
 static void show(struct yk_progress *p)

@@ -85,6 +85,8 @@ enum yoke_code yoke_train(yoke_run *run, yoke_error *error)
             yk_log_line(s->log, YK_INFO, "'%s' is complete: nothing left to do", s->run.dir);
         return give(YK_OK, &e, error);
     }
+    if (s->started > 0)
+        return give(yk_fail(&e, YK_USAGE, "this run has been trained already"), &e, error);
     yk_code rc = yk_session_train(s, &e);
     if (rc == YK_OK)
         yk_log_line(s->log, YK_DEBUG, "stopped at step %llu (%s): train loss %.4f, test loss %.4f, test accuracy %.4f",
@@ -103,7 +105,12 @@ enum yoke_code yoke_train(yoke_run *run, yoke_error *error)
 
 void yoke_stop(yoke_run *run)
 {
-    *run->session->stop_signal = 1;
+    run->session->stop_signal = 1;
+}
+
+int yoke_was_stopped(const yoke_run *run)
+{
+    return run->session->stop == YK_STOP_SIGNAL;
 }
 
 char *yoke_summary(const yoke_run *run)

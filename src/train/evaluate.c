@@ -37,7 +37,9 @@ static void run_check(void *arg)
     if (s->test.rows > 0)
         yk_evaluate(s->ops, s->eval_work, &c->snap.params, &s->test, s->eval_rows, &c->score, NULL);
     c->took = yk_now() - start;
-
+    c->rc = YK_OK;
+    if (!c->record)
+        return;
     yk_metrics_begin(s->metrics, c->snap.at.step, c->snap.at.seconds, c->snap.at.examples);
     yk_metrics_value(s->metrics, "train/loss", c->train_loss);
     if (c->score.examples > 0) {
@@ -167,6 +169,7 @@ yk_code yk_evaluator_post(struct yk_session *s, double train_loss, double steps_
     struct yk_check *c = &s->check;
     yk_snapshot_take(&c->snap, s);
     c->last = last;
+    c->record = s->stop != YK_STOP_SIGNAL;
     c->train_loss = train_loss;
     c->steps_per_second = steps_per_second;
     c->lr = yk_schedule_at(&s->strategy.owner.schedule, s->strategy.owner.lr, s->now.step);

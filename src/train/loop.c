@@ -67,20 +67,22 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* The stop rules that are known as a step from the start. */
-static void find_end(struct loop *l, const struct yk_session *s)
+uint64_t yk_session_end(const struct yk_session *s, enum yk_stop *why)
 {
-    uint64_t per_epoch = (s->train.rows + (uint64_t)s->o.batch - 1) / (uint64_t)s->o.batch;
-    l->last_step = UINT64_MAX;
+    uint64_t per_epoch = (s->train.rows + (uint64_t)s->o.batch - 1) / (uint64_t)s->o.batch, end = UINT64_MAX;
+    enum yk_stop reason = YK_RUNNING;
     if (s->o.epochs > 0) {
-        if (__builtin_mul_overflow((uint64_t)s->o.epochs, per_epoch, &l->last_step))
-            l->last_step = UINT64_MAX - 1;
-        l->last_why = YK_STOP_EPOCHS;
+        if (__builtin_mul_overflow((uint64_t)s->o.epochs, per_epoch, &end))
+            end = UINT64_MAX - 1;
+        reason = YK_STOP_EPOCHS;
     }
-    if (s->o.steps > 0 && (uint64_t)s->o.steps < l->last_step) {
-        l->last_step = (uint64_t)s->o.steps;
-        l->last_why = YK_STOP_STEPS;
+    if (s->o.steps > 0 && (uint64_t)s->o.steps < end) {
+        end = (uint64_t)s->o.steps;
+        reason = YK_STOP_STEPS;
     }
+    if (why != NULL)
+        *why = reason;
+    return end;
 }
 
 static yk_code check(struct yk_session *s, struct loop *l, bool last, struct yk_error *e)
@@ -89,8 +91,10 @@ static yk_code check(struct yk_session *s, struct loop *l, bool last, struct yk_
     uint64_t steps = s->now.step - l->mark_step;
     if (s->now.loss_examples > 0)
         s->last_loss = s->now.loss / (double)s->now.loss_examples;
-    s->now.loss = 0;
-    s->now.loss_examples = 0;
+    if (s->stop != YK_STOP_SIGNAL) { /* a resumed run goes on with this interval */
+        s->now.loss = 0;
+        s->now.loss_examples = 0;
+    }
     l->mark_step = s->now.step;
     l->mark_seconds = seconds;
     return yk_evaluator_post(s, s->last_loss, took > 0 ? (double)steps / took : NAN, last, e);
@@ -118,7 +122,7 @@ static yk_code look_round(struct yk_session *s, struct loop *l, struct yk_error 
     yk_code rc = yk_evaluator_collect(s, false, e);
     if (rc != YK_OK || s->stop != YK_RUNNING)
         return rc;
-    if (*s->stop_signal != 0)
+    if (s->stop_signal != 0)
         s->stop = YK_STOP_SIGNAL;
     else if (s->now.step >= l->last_step)
         s->stop = l->last_why;
@@ -159,10 +163,12 @@ static double tick(bool timed)
 static double train_step(struct yk_session *s, bool timed)
 {
     struct yk_batch batch;
+    bool begins = s->now.cursor.at == 0;
+    timed = timed && !begins;
     s->strategy.timed = timed;
-    double t0 = tick(timed);
+    double t0 = tick(timed || begins);
     yk_source_next(&s->source, &batch); /* rows of the data, shuffled */
-    double t1 = tick(timed);
+    double t1 = tick(timed || begins);
     yk_strategy_pull(&s->strategy, batch.n); /* fresh enough parameters */
     double t2 = tick(timed);
     double loss = s->ops->step(s->work, &s->params, &batch, yk_strategy_sink(&s->strategy)); /* gradients leave as they finish */
@@ -174,6 +180,8 @@ static double train_step(struct yk_session *s, bool timed)
     s->now.loss += loss;
     s->now.loss_examples += batch.n;
     s->now.cursor = s->source.cursor;
+    if (begins)
+        s->phases.shuffle += t1 - t0;
     if (timed) {
         s->phases.samples++;
         s->phases.input += t1 - t0;
@@ -212,7 +220,7 @@ static yk_code finish(struct yk_session *s, struct loop *l, struct yk_error *e)
 yk_code yk_session_train(struct yk_session *s, struct yk_error *e)
 {
     struct loop l = {.check.every = s->o.eval_every, .save.every = s->o.checkpoint_every, .stride = 1};
-    find_end(&l, s);
+    l.last_step = yk_session_end(s, &l.last_why);
     yk_progress_init(&l.progress, s->log);
     s->started = yk_now();
     s->startup = s->started - s->opened;
@@ -224,12 +232,12 @@ yk_code yk_session_train(struct yk_session *s, struct yk_error *e)
 
     yk_code rc = look_round(s, &l, e);
     while (rc == YK_OK && s->stop == YK_RUNNING) {
-        double loss = train_step(s, s->now.step % SAMPLE == 0);
+        double loss = train_step(s, s->now.step % SAMPLE == 1);
         if (!isfinite(loss)) {
             rc = yk_fail(e, YK_FAILED, "training diverged: the loss of step %llu is not a number",
                          (unsigned long long)s->now.step);
             yk_hint(e, "try a smaller --lr than %g", s->o.lr);
-        } else if (s->now.step >= l.look_at || *s->stop_signal != 0) {
+        } else if (s->now.step >= l.look_at || s->stop_signal != 0) {
             rc = look_round(s, &l, e);
         }
     }

@@ -149,7 +149,7 @@ static void test_stopped_at_once(void **state)
     char straight[17], resumed[17];
     tiny_hash("steps=30 batch=50", straight);
     assert_int_equal(tiny_open(&s, "steps=30 batch=50 run=a", &e), YK_OK);
-    *s->stop_signal = 1;
+    s->stop_signal = 1;
     assert_int_equal(yk_session_train(s, &e), YK_OK);
     assert_int_equal(s->stop, YK_STOP_SIGNAL);
     assert_int_equal(s->now.step, 0);
@@ -163,7 +163,7 @@ static void *stop_soon(void *arg)
 {
     struct yk_session *s = arg;
     usleep(30000);
-    *s->stop_signal = 1;
+    s->stop_signal = 1;
     return NULL;
 }
 

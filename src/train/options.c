@@ -3,6 +3,7 @@
 #include "train/options.h"
 
 #include "base/file.h"
+#include "kernel/kernel.h"
 #include "optim/optim.h"
 
 #include <stdio.h>
@@ -29,7 +30,8 @@ const struct yk_opt yk_option_table[] = {
 
     {"optimizer", 0, YK_OPT_CHOICE, TRAIN, AT(optimizer), NULL, 0, 0, OPTIMIZER_NAMES, "NAME", 0,
      "how gradients change parameters"},
-    {"lr", 0, YK_OPT_REAL, TRAIN, AT(lr), NULL, 1e-12, 1e6, NULL, "X", 0, "learning rate (default: the optimizer's own)"},
+    {"lr", 0, YK_OPT_REAL, TRAIN, AT(lr), NULL, 1e-12, 1e6, NULL, "X", 0,
+     "learning rate; if none is given, the model's for its own optimizer, else the optimizer's"},
     {"momentum", 0, YK_OPT_REAL, TRAIN, AT(momentum), "0.9", 0, 0.999999, NULL, "X", 0, "mu of momentum, beta1 of adam"},
     {"beta2", 0, YK_OPT_REAL, TRAIN, AT(beta2), "0.999", 0, 0.999999, NULL, "X", 0, "decay of adam's second moment"},
     {"eps", 0, YK_OPT_REAL, TRAIN, AT(eps), "1e-8", 1e-30, 1, NULL, "X", 0, "keeps adagrad and adam from dividing by zero"},
@@ -45,7 +47,7 @@ const struct yk_opt yk_option_table[] = {
     {"target-accuracy", 0, YK_OPT_REAL, TRAIN, AT(target_accuracy), NULL, 1e-6, 1, NULL, "X", YK_OPT_ON_RESUME | YK_OPT_STOP,
      "stop when the test accuracy is X or more (a fraction)"},
     {"max-seconds", 0, YK_OPT_REAL, TRAIN, AT(max_seconds), NULL, 1e-3, 1e9, NULL, "X", YK_OPT_ON_RESUME | YK_OPT_STOP,
-     "stop after X seconds of training"},
+     "stop after X seconds of training by this start"},
 
     {"eval-every", 0, YK_OPT_EVERY, TRAIN, AT(eval_every), "100", 0, 0, NULL, "N", YK_OPT_ON_RESUME,
      "evaluate every N steps, Nex examples or Ns seconds"},
@@ -53,13 +55,13 @@ const struct yk_opt yk_option_table[] = {
      "save every N steps, Nex examples or Ns seconds (and at the end)"},
     {"keep", 0, YK_OPT_INT, TRAIN, AT(keep), "3", 1, 1e6, NULL, "N", YK_OPT_ON_RESUME, "checkpoints to keep"},
     {"run", 0, YK_OPT_TEXT, TRAIN, AT(run), NULL, 0, 0, NULL, "DIR", YK_OPT_TRANSIENT,
-     "the run's folder (default: a new one below runs/)"},
+     "the run's folder (default: a new one below runs/, to which runs/latest then links)"},
     {"resume", 0, YK_OPT_TEXT, TRAIN, AT(resume), NULL, 0, 0, NULL, "RUN", YK_OPT_TRANSIENT,
      "go on with RUN, in RUN, from its last checkpoint"},
 
     {"threads", 't', YK_OPT_INT, MODEL_VERBS, AT(threads), NULL, 1, 256, NULL, "N", YK_OPT_ON_RESUME,
      "compute threads (default: one per core)"},
-    {"isa", 0, YK_OPT_CHOICE, MODEL_VERBS, AT(isa), "auto", 0, 0, "auto|plain|avx2|avx512", "NAME", YK_OPT_ON_RESUME,
+    {"isa", 0, YK_OPT_CHOICE, MODEL_VERBS, AT(isa), "auto", 0, 0, "auto" YK_ISAS(OR_NAME), "NAME", YK_OPT_ON_RESUME,
      "instruction set; the same one gives the same bits on other machines"},
 
     {"output", 'o', YK_OPT_TEXT, YK_VERB(predict) | YK_VERB(export), AT(output), NULL, 0, 0, NULL, "FILE", YK_OPT_TRANSIENT,
@@ -77,7 +79,7 @@ const struct yk_opt yk_option_table[] = {
      YK_OPT_TRANSIENT | YK_OPT_SHARED, "print the result as one JSON object"},
     {"quiet", 'q', YK_OPT_FLAG, ALL, AT(quiet), NULL, 0, 0, NULL, "", YK_OPT_TRANSIENT | YK_OPT_SHARED,
      "no progress, only warnings and the result"},
-    {"verbose", 'v', YK_OPT_FLAG, ALL, AT(verbose), NULL, 0, 0, NULL, "", YK_OPT_TRANSIENT | YK_OPT_SHARED, "say more"},
+    {"verbose", 'v', YK_OPT_FLAG, TRAIN, AT(verbose), NULL, 0, 0, NULL, "", YK_OPT_TRANSIENT | YK_OPT_SHARED, "say more"},
     {"dry-run", 0, YK_OPT_FLAG, TRAIN, AT(dry_run), NULL, 0, 0, NULL, "", YK_OPT_TRANSIENT | YK_OPT_SHARED,
      "check everything, show the plan, train nothing"},
 };
@@ -134,6 +136,21 @@ yk_code yk_options_model(struct yk_opts *o, const char *const *defaults, struct 
     return rc;
 }
 
+/* A constant that the chosen optimizer does not have would be parsed and ignored. */
+static yk_code check_constants(const struct yk_opts *o, struct yk_error *e)
+{
+    static const char *const CONSTANTS[] = {"momentum", "beta2", "eps"};
+    const struct yk_options *v = o->values;
+    const struct yk_optimizer_ops *optimizer = v->optimizer != NULL ? yk_optimizer_find(v->optimizer) : NULL;
+    for (size_t i = 0; optimizer != NULL && i < sizeof CONSTANTS / sizeof CONSTANTS[0]; i++)
+        if (yk_opts_typed(o, CONSTANTS[i]) && !yk_choice_has(optimizer->uses, CONSTANTS[i])) {
+            yk_fail(e, YK_USAGE, "--%s means nothing to --optimizer %s", CONSTANTS[i], optimizer->name);
+            yk_hint(e, "'yoke help train' says which optimizer it is for");
+            return YK_USAGE;
+        }
+    return YK_OK;
+}
+
 yk_code yk_options_check(const struct yk_opts *o, uint32_t verb, struct yk_error *e)
 {
     const struct yk_options *v = o->values;
@@ -145,7 +162,12 @@ yk_code yk_options_check(const struct yk_opts *o, uint32_t verb, struct yk_error
         yk_hint(e, "--resume RUN goes on in RUN itself");
         return YK_USAGE;
     }
+    if (verb == YK_VERB(export) && v->output != NULL && strcmp(v->output, "-") == 0)
+        return yk_fail(e, YK_USAGE, "'yoke export' writes a file, not standard output");
     if (verb == YK_VERB(export) && v->output == NULL)
         return yk_fail(e, YK_USAGE, "'yoke export' needs -o FILE");
-    return verb == YK_VERB(train) ? yk_schedule_parse(v->schedule, &schedule, e) : YK_OK;
+    if (verb != YK_VERB(train))
+        return YK_OK;
+    yk_code rc = yk_schedule_parse(v->schedule, &schedule, e);
+    return rc == YK_OK ? check_constants(o, e) : rc;
 }

@@ -102,6 +102,22 @@ static void ending(const json_t *j, struct yk_buf *out)
         yk_buf_format(out, "done: %s steps, %.4g epochs\n", steps, number(j, "epochs"));
 }
 
+/* Why it is as fast as it is, in one line. */
+static void where(const json_t *j, struct yk_buf *out)
+{
+    static const char *const PHASES[] = {"compute", "push", "input", "pull"}, *const SHOWN[] = {"compute", "optimizer", "input",
+                                                                                                "pull"};
+    const json_t *phases = json_object_get(json_array_get(json_object_get(j, "workers_detail"), 0), "phases");
+    double wait = number(phases, "wait"), all = number(j, "seconds") + wait;
+    if (isnan(all) || all <= 0 || isnan(number(phases, "compute")))
+        return;
+    yk_buf_text(out, "  where    ");
+    for (size_t i = 0; i < sizeof PHASES / sizeof PHASES[0]; i++)
+        if (number(phases, PHASES[i]) / all >= 0.005)
+            yk_buf_format(out, " %.0f %% %s,", number(phases, PHASES[i]) / all * 100, SHOWN[i]);
+    yk_buf_format(out, " %.0f %% waiting for evaluation\n", wait / all * 100);
+}
+
 void yk_report(const struct yk_session *s, struct yk_buf *out)
 {
     json_t *j = yk_session_summary(s);
@@ -120,6 +136,7 @@ void yk_report(const struct yk_session *s, struct yk_buf *out)
     yk_buf_format(out, "  time      %s training, %s start-up, %s evaluation%s\n", duration(number(j, "seconds"), took),
                   duration(number(j, "startup_seconds"), start), duration(number(j, "eval_seconds"), eval),
                   json_is_true(json_object_get(j, "eval_overlapped")) ? " on another core" : "");
+    where(j, out);
     yk_buf_format(out, "  memory    %s at most\n", yk_size_text((uint64_t)number(j, "peak_rss_bytes"), size));
     yk_buf_format(out, "  params    %s floats, xxh3 %s\n", grouped(number(j, "parameters"), a), text(j, "params_xxh3"));
     yk_buf_format(out, "  run       %s\n", text(j, "run"));

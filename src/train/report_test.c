@@ -75,7 +75,7 @@ static void test_endings(void **state)
         struct yk_session *s;
         struct yk_error e;
         assert_int_equal(tiny_open(&s, CASES[i].options, &e), YK_OK);
-        *s->stop_signal = CASES[i].signal;
+        s->stop_signal = CASES[i].signal;
         assert_int_equal(yk_session_train(s, &e), YK_OK);
         char *text = report(s);
         assert_has(text, "%s", CASES[i].ending);

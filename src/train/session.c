@@ -22,7 +22,7 @@ static yk_code check_resume(const struct yk_opts *given, struct yk_error *e)
 {
     for (size_t i = 0; i < given->n; i++) {
         const struct yk_opt *t = &given->table[i];
-        if (!given->given[i] || given->origin[i] != YK_COMMAND_LINE || (t->flags & (YK_OPT_ON_RESUME | YK_OPT_TRANSIENT)))
+        if (!given->given[i] || given->origin[i] < YK_CONFIG_FILE || (t->flags & (YK_OPT_ON_RESUME | YK_OPT_TRANSIENT)))
             continue;
         yk_fail(e, YK_USAGE, "--%s cannot be changed when a run is resumed", t->name);
         yk_hint(e, "start a new run, or leave it out; stop rules, --eval-every, --checkpoint-every, --keep, --threads and --isa "
@@ -197,6 +197,11 @@ static yk_code open_run(struct yk_session *s, struct yk_error *e)
         rc = yk_log_file(s->log, path, e);
     if (rc == YK_OK && s->resumed)
         rc = yk_saver_restore(s, &found, e); /* a damaged checkpoint is told to log.txt too */
+    if (rc == YK_OK && s->old_summary != NULL && s->now.step >= yk_session_end(s, NULL)) {
+        rc = yk_fail(e, YK_USAGE, "'%s' is at step %llu already, past what the stop rule asks", s->run.dir,
+                     (unsigned long long)s->now.step);
+        yk_hint(e, "a larger --epochs or --steps makes it go on");
+    }
     if (rc == YK_OK && s->resumed)
         rc = drop_summary(s, e);
     if (rc == YK_OK)
@@ -231,7 +236,6 @@ yk_code yk_session_open(struct yk_session **out, const struct yk_opts *opts, con
         return yk_fail_memory(e, sizeof *s);
     s->opened = opened;
     s->run.lock = -1;
-    s->stop_signal = &s->own_signal;
     yk_code rc = yk_opts_copy(&s->opts, &s->o, opts, e);
     if (rc == YK_OK && (s->log = yk_log_open(s->o.quiet ? YK_WARN : s->o.verbose ? YK_DEBUG : YK_INFO)) == NULL)
         rc = yk_fail_memory(e, sizeof(void *));

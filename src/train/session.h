@@ -62,6 +62,7 @@ struct yk_check {
     double train_loss; /* mean over the steps since the check before */
     double lr;
     double steps_per_second; /* likewise */
+    bool record;             /* into metrics and events; a look on the way out after a signal is no part of the curve */
     bool last;               /* after the loop has ended: reports, but reaches no target any more */
     struct yk_score score;   /* out */
     double took;             /* out: seconds */
@@ -73,6 +74,7 @@ struct yk_check {
 struct yk_phases {
     uint64_t samples;
     double input, pull, compute; /* seconds over the sampled steps; compute holds the push, which the strategy knows */
+    double shuffle;              /* seconds over all steps that begin an epoch: too few, and too long, to be sampled */
 };
 
 struct yk_point { /* of the learning curve that is shown at the end */
@@ -115,8 +117,7 @@ struct yk_session {
     /* progress of the loop */
     struct yk_moment now;
     enum yk_stop stop;
-    atomic_int *stop_signal; /* set by yoke_stop; the session's own flag */
-    atomic_int own_signal;
+    atomic_int stop_signal;          /* not 0: yoke_stop was called */
     double started;                  /* yk_now() at the first step */
     double opened;                   /* yk_now() when the session began to open */
     double startup;                  /* seconds from opening to the first step */
@@ -139,12 +140,14 @@ struct yk_session {
 /* session.c */
 yk_code yk_session_open(struct yk_session **out, const struct yk_opts *opts, const char *model, struct yk_error *e);
 void yk_session_close(struct yk_session *s);
-/* The plan in words, for --dry-run and --verbose. */
+/* The plan in words, for --dry-run. */
 void yk_session_plan(const struct yk_session *s, struct yk_buf *out);
 json_t *yk_session_plan_json(const struct yk_session *s);
 
 /* loop.c */
 yk_code yk_session_train(struct yk_session *s, struct yk_error *e);
+/* The step at which --steps or --epochs end the run, UINT64_MAX if neither does; `why` (may be NULL) says which. */
+uint64_t yk_session_end(const struct yk_session *s, enum yk_stop *why);
 double yk_session_seconds(const struct yk_session *s); /* of training so far, earlier starts included */
 
 /* evaluate.c */

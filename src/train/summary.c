@@ -41,11 +41,12 @@ static const char *irreproducible(const struct yk_session *s)
 static json_t *worker_detail(const struct yk_session *s, const char *host)
 {
     const struct yk_phases *p = &s->phases;
-    double seconds = s->now.seconds - s->before;
-    double push = s->strategy.push_seconds, all = p->input + p->pull + p->compute, scale = all > 0 ? seconds / all : 0;
+    double seconds = s->now.seconds;
+    double push = s->strategy.push_seconds, all = p->input + p->pull + p->compute,
+           scale = all > 0 ? (seconds - p->shuffle) / all : 0;
     return json_pack("{s:i, s:s, s:I, s:I, s:o, s:i, s:i, s:{s:o, s:o, s:o, s:o, s:o}}", "rank", 0, "host", host, "steps",
                      (json_int_t)s->now.step, "examples", (json_int_t)s->now.examples, "seconds", yk_json_real(s->now.seconds),
-                     "bytes_sent", 0, "bytes_received", 0, "phases", "input", yk_json_real(p->input * scale), "pull",
+                     "bytes_sent", 0, "bytes_received", 0, "phases", "input", yk_json_real(p->input * scale + p->shuffle), "pull",
                      yk_json_real(p->pull * scale), "compute", yk_json_real((p->compute - push) * scale), "push",
                      yk_json_real(push * scale), "wait", yk_json_real(s->blocked));
 }

@@ -95,7 +95,7 @@ static void test_reproducible(void **state)
         struct yk_session *s;
         struct yk_error e;
         assert_int_equal(tiny_open(&s, CASES[i].options, &e), YK_OK);
-        *s->stop_signal = CASES[i].signal;
+        s->stop_signal = CASES[i].signal;
         assert_int_equal(yk_session_train(s, &e), YK_OK);
         json_t *j = yk_session_summary(s);
         assert_string_equal(tiny_text(j, "stop_reason"), CASES[i].reason);

@@ -285,3 +285,29 @@ expect_err "^yoke: the data '.*digits' has changed since"
 expect_same "$(cd changed && find . -type f ! -name log.txt -exec sha256sum {} + | sort)" "$before"
 rm -r digits
 expect_error 3 "digits" yoke train --resume changed --epochs 3
+
+case_ "a stop rule that lies behind the run is refused, and the run is as it was"
+tiny small train 400 4 4 3
+expect_exit 0 yoke train softmax --data small --batch 7 --epochs 3 --run behind --quiet
+before=$(cd behind && find . -type f ! -name log.txt -exec sha256sum {} + | sort)
+expect_error 2 "already, past what the stop rule asks" yoke train --resume behind --epochs 2
+expect_same "$(cd behind && find . -type f ! -name log.txt -exec sha256sum {} + | sort)" "$before"
+
+case_ "--config FILE may say on resume what the command line may, and nothing else"
+echo 'epochs = 4' >more.ini
+echo 'batch = 8' >other.ini
+expect_error 2 "--batch cannot be changed" yoke train --resume behind --config other.ini
+expect_exit 0 yoke train --resume behind --config more.ini --json --quiet
+expect_same "$(json epochs)" "4.0"
+
+case_ "a run stopped by a signal and resumed leaves the curve of one that was not"
+expect_exit 0 yoke train softmax --data small --batch 7 --steps 3000 --eval-every 1000 --run straight --quiet
+bash -c 'yoke train softmax --data small --batch 7 --steps 30000000 --eval-every 1000 --run bent --quiet & sleep 0.2; kill -INT $!; wait $!' \
+    >"$OUT" 2>"$ERR" || true
+at=$(json global_steps bent/summary.json)
+expect test "$at" -gt 0
+whole=$(((at / 1000 + 1) * 1000))
+expect_exit 0 yoke train --resume bent --steps "$whole" --quiet
+expect_exit 0 yoke train softmax --data small --batch 7 --steps "$whole" --eval-every 1000 --run flat --quiet
+curve() { sed -E 's/"seconds":[^,]*,//; s/,"steps_per_second":[^}]*//' "$1/metrics.jsonl"; }
+expect_same "$(curve bent | sha256sum)" "$(curve flat | sha256sum)"

@@ -43,6 +43,21 @@ loss=$(json test_loss)
 expect_exit 0 yoke eval tested --json
 expect_same "$(json examples) $(json test_loss)" "20 $loss"
 
+case_ "data in yoke.ini is for training: an old run is measured on its own"
+mkdir elsewhere
+echo 'data = fashion-mnist' >elsewhere/yoke.ini
+(cd elsewhere && yoke eval "../$run" --json) >"$OUT" 2>"$ERR" || fail "eval failed"
+expect_same "$(json test_loss)" "$(json test_loss "$run/summary.json")"
+
+case_ "eval, predict and export say so when they pass over a damaged checkpoint"
+expect_exit 0 yoke train softmax --steps 400 --checkpoint-every 100 --run passed --quiet
+truncate -s 1000 "$(newest_of passed)"
+for args in "eval passed" "predict passed" "export passed -o passed.npz"; do
+    # shellcheck disable=SC2086
+    expect_exit 0 yoke $args
+    expect_err "^yoke: warning: .*using the checkpoint before it$"
+done
+
 case_ "eval on other data: a folder, a file, another set; what does not fit names both shapes"
 mkdir part
 { big_endian $((0x803)) 500 28 28 && tail -c +17 "$mnist/t10k-images-idx3-ubyte" | head -c $((500 * 784)); } >part/t10k-images-idx3-ubyte

@@ -1,0 +1,31 @@
+/* trained.c - see trained.h. A default in yoke.ini is for training: it does not change what an old run is measured on. */
+#include "cmd/trained.h"
+
+#include "base/team.h"
+
+static void say_damaged(void *arg, const struct yk_error *why)
+{
+    (void)arg;
+    fprintf(stderr, "yoke: warning: %s; using the checkpoint before it\n", why->text);
+}
+
+yk_code open_trained(struct call *call, struct yk_trained *t, struct yk_error *e)
+{
+    const struct yk_options *o = &call->config->o;
+    if (call->words == 0) {
+        yk_fail(e, YK_USAGE, "which run?");
+        yk_hint(e, "name a run folder, such as runs/latest, or a .safetensors file");
+        return YK_USAGE;
+    }
+    return yk_trained_open(t, call->word[0], o->threads > 0 ? (unsigned)o->threads : yk_cpus(), o->isa, say_damaged, NULL, e);
+}
+
+yk_code open_examples(struct call *call, const struct yk_trained *t, struct yk_dataset *set, const char **name,
+                      struct yk_error *e)
+{
+    const struct yk_options *o = &call->config->o;
+    const struct yk_opts *opts = &call->config->opts;
+    *name = yk_opts_typed(opts, "test-data") ? o->test_data : yk_opts_typed(opts, "data") ? o->data : t->test_data;
+    yk_code rc = yk_data_open_test(*name, set, e);
+    return rc == YK_OK ? yk_trained_fits(t, set, e) : rc;
+}
