@@ -115,7 +115,7 @@ static void where(const json_t *j, struct yk_buf *out)
     for (size_t i = 0; i < sizeof PHASES / sizeof PHASES[0]; i++)
         if (number(phases, PHASES[i]) / all >= 0.005)
             yk_buf_format(out, " %.0f %% %s,", number(phases, PHASES[i]) / all * 100, SHOWN[i]);
-    yk_buf_format(out, " %.0f %% waiting for evaluation\n", wait / all * 100);
+    yk_buf_format(out, " %.0f %% waiting\n", wait / all * 100);
 }
 
 void yk_report(const struct yk_session *s, struct yk_buf *out)
