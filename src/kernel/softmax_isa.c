@@ -2,7 +2,7 @@
  *
  * Four fifths of a digit's pixels are zero, so a dense matrix product wastes four fifths of its work, and a list of the
  * non-zero pixels wastes as much on building and walking the list. The middle way: a row is cut into *blocks* of 8 pixels,
- * one vector; the blocks that are all zero are dropped when the data is loaded (62 of 98 on MNIST), and a bit mask per row says
+ * one vector; the blocks that are all zero are dropped when the data is loaded (59 of 98 on MNIST), and a bit mask per row says
  * which are left.
  *
  *     x        98 blocks of 8 pixels, mask 0011..   W  (classes, features)
@@ -323,7 +323,7 @@ INLINE const struct group *group_for(uint32_t left)
     return left >= GROUP ? &GROUPS[0] : left >= 4 ? &GROUPS[1] : &GROUPS[2];
 }
 
-/* A row of MNIST is 5 lines long; a count that is always the same costs less than the right one, guessed wrong. */
+/* A row of MNIST is 5 or 6 lines long; a count that is always the same costs less than the right one, guessed wrong. */
 INLINE void prefetch_row(const struct yk_softmax_pass *p, uint32_t row)
 {
     enum { LINES = 6 };
