@@ -3,6 +3,22 @@
 
 #include "param/npz.h"
 
+#include <string.h>
+
+/* What --to names. A new format is a writer and a line here, and its name among the option's choices. */
+static const struct {
+    const char *name;
+    yk_code (*write)(const char *path, const struct yk_params *p, struct yk_error *e);
+} FORMATS[] = {{"npz", yk_npz_write}};
+
+static yk_code write_model(const char *format, const char *path, const struct yk_params *p, struct yk_error *e)
+{
+    for (size_t i = 0; i < sizeof FORMATS / sizeof FORMATS[0]; i++)
+        if (strcmp(FORMATS[i].name, format) == 0)
+            return FORMATS[i].write(path, p, e);
+    return yk_fail(e, YK_USAGE, "--to: there is no writer for '%s'", format);
+}
+
 static yk_code run(struct call *call, struct yk_error *e)
 {
     const struct yk_options *o = &call->config->o;
@@ -10,7 +26,7 @@ static yk_code run(struct call *call, struct yk_error *e)
     yk_code rc = open_trained(call, &t, e);
     if (rc != YK_OK)
         return rc;
-    rc = yk_npz_write(o->output, &t.params, e);
+    rc = write_model(o->to, o->output, &t.params, e);
     if (rc == YK_OK && !o->quiet)
         for (size_t i = 0; i < t.params.views; i++) {
             const struct yk_view *v = &t.params.view[i];
