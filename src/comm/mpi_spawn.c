@@ -1,0 +1,362 @@
+/* mpi_spawn.c - a new process in the place of a lost one.
+ *
+ * The survivors first meet over the old communicator, in time that is bounded: each sends each a MARK, which keeps its place among the
+ * other messages, so that who has everybody's MARK has been delivered all that was sent before; then each tells rank 0 that it is READY, whom
+ * it takes for lost, and whether its handlers were quiet meanwhile; and rank 0 gives its VERDICT, which is to do it again as long as
+ * messages still made messages. Only after that come the calls of MPI that cannot be bounded: a communicator of the
+ * survivors, MPI_Comm_spawn over it, a merge with the new process, and an exchange of cards from which it learns its place. They run on a
+ * thread of their own; if they hang (somebody else died just then) the caller is told YK_LOST and the process can only end.
+ * From then on all runs over the merged communicator. The receives on the old one are withdrawn; nothing of before can be taken for
+ * something of after.
+ * THREADS: called by one thread, which holds no endpoint's lock; handlers go on being called until the verdict.
+ * LIMITS:  not with owners and workers in one process, where a lost worker is a lost owner. */
+#include <mpi.h>
+
+#include "comm/mpi_engine.h"
+
+#include "base/clock.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MEET 1.5        /* seconds until all survivors are here */
+#define ANSWER 2.0      /* for rank 0 to give its verdict, or for a new process to appear */
+enum { CONNECT = 300 }; /* milliseconds to reach a daemon */
+#define HANG 10.0       /* after which MPI is not expected to return any more */
+
+/* Which ranks are gone, as a hash: survivors must be of one mind. */
+static uint64_t gone(const struct engine *m)
+{
+    uint64_t h = 1469598103934665603u;
+    for (int r = 0; r < m->size; r++)
+        h = (h ^ (atomic_load(&m->peer[r].fenced) ? 1u : 0u)) * 1099511628211u;
+    return h;
+}
+
+static bool other(const struct engine *m, int r)
+{
+    return r != m->rank && !atomic_load(&m->peer[r].fenced);
+}
+
+static void say(struct engine *m, int rank, enum engine_kind kind, unsigned what, uint64_t word)
+{
+    struct yk_note note = {
+        .from = ENGINE, .to = ENGINE, .kind = (uint16_t)kind, .flags = (uint16_t)what, .incarnation = m->round, .word = word};
+    yk_mpi_post(m, rank, &note, NULL, 0, NULL);
+}
+
+static bool check(struct engine *m, bool (*holds)(const struct engine *m))
+{
+    pthread_mutex_lock(&m->driving);
+    bool yes = holds(m);
+    pthread_mutex_unlock(&m->driving);
+    return yes;
+}
+
+static bool marks_are_here(const struct engine *m)
+{
+    for (int r = 0; r < m->size; r++)
+        if (other(m, r) && m->peer[r].marked != m->round)
+            return false;
+    return true;
+}
+
+static bool all_are_ready(const struct engine *m)
+{
+    for (int r = 0; r < m->size; r++)
+        if (other(m, r) && m->peer[r].ready != m->round)
+            return false;
+    return true;
+}
+
+static bool verdict_is_here(const struct engine *m)
+{
+    return m->verdict_round == m->round;
+}
+
+static bool marked(struct engine *m)
+{
+    return check(m, marks_are_here);
+}
+
+static bool ready(struct engine *m)
+{
+    return check(m, all_are_ready);
+}
+
+static bool judged(struct engine *m)
+{
+    return check(m, verdict_is_here);
+}
+
+/* One round of marks. *quiet: nothing was sent from here between our mark and everybody else's. */
+static bool exchange_marks(struct engine *m, double seconds, bool *quiet)
+{
+    m->round++;
+    unsigned long long before = atomic_load(&m->sends);
+    for (int r = 0; r < m->size; r++)
+        if (other(m, r))
+            say(m, r, MARK, 0, 0);
+    bool here = yk_mpi_drive_until(m, marked, seconds);
+    *quiet = atomic_load(&m->sends) == before;
+    return here;
+}
+
+/* Rank 0: is everybody ready for the same thing, and was everybody quiet? */
+static enum verdict judge(struct engine *m, bool quiet, double seconds)
+{
+    if (!yk_mpi_drive_until(m, ready, seconds))
+        return REFUSED;
+    for (int r = 0; r < m->size; r++) {
+        if (!other(m, r))
+            continue;
+        if (m->peer[r].ready_as != gone(m))
+            return REFUSED;
+        quiet = quiet && m->peer[r].ready_quiet;
+    }
+    return quiet ? GRANTED : AGAIN;
+}
+
+/* --- can MPI do it at all? Where it cannot it does not fail, but hangs or ends the job --- */
+
+/* Does somebody listen at one of the addresses in "a,b,c:port"? */
+static bool answers(const char *where)
+{
+    const char *port = strrchr(where, ':');
+    for (const char *a = where; port != NULL && a < port; a += strcspn(a, ",:") + 1) {
+        char text[INET_ADDRSTRLEN];
+        struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)strtoul(port + 1, NULL, 10))};
+        snprintf(text, sizeof text, "%.*s", (int)strcspn(a, ",:"), a);
+        int fd =
+            inet_pton(AF_INET, text, &to.sin_addr) == 1 ? socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0) : -1;
+        if (fd < 0)
+            continue;
+        int failed = connect(fd, (struct sockaddr *)&to, sizeof to) != 0 ? errno : 0;
+        struct pollfd p = {.fd = fd, .events = POLLOUT};
+        socklen_t length = sizeof failed;
+        if (failed == EINPROGRESS && poll(&p, 1, CONNECT) == 1)
+            getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &length);
+        close(fd);
+        if (failed == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Every host must still have its daemon, for one that is missing makes mpirun give up the whole job. */
+static yk_code can_spawn(const struct engine *m, const char *program, struct yk_error *e)
+{
+    if (access(program, X_OK) != 0)
+        return yk_fail_errno(e, YK_FAILED, "cannot run '%s'", program);
+    for (int r = 0; r < m->size; r++) {
+        bool again = false; /* there is one daemon a host */
+        for (int q = 0; q < r && !again; q++)
+            again = strcmp(m->daemon[q].at, m->daemon[r].at) == 0;
+        if (m->daemon[r].at[0] == '\0')
+            return yk_fail(e, YK_FAILED, "this launcher cannot start processes later on: only Open MPI's mpirun can");
+        if (!again && !answers(m->daemon[r].at))
+            return yk_fail(e, YK_FAILED, "the host of rank %d is lost: no daemon of mpirun answers at %s", r, m->daemon[r].at);
+    }
+    return YK_OK;
+}
+
+/* Are all survivors here, with nothing under way between them, and of one mind? YK_OK and YK_FAILED on all of them alike. `willing` is
+ * rank 0's opinion. */
+static yk_code meet(struct engine *m, bool willing, struct yk_error *e)
+{
+    double end = yk_now() + MEET;
+    enum verdict verdict = AGAIN;
+    while (verdict == AGAIN) {
+        bool quiet = false, here = exchange_marks(m, end - yk_now(), &quiet);
+        if (m->rank == 0) {
+            verdict = here && willing ? judge(m, quiet, end - yk_now()) : REFUSED;
+            for (int r = 0; r < m->size; r++)
+                if (other(m, r))
+                    say(m, r, VERDICT, verdict, 0);
+        } else {
+            if (here)
+                say(m, 0, READY, quiet, gone(m));
+            if (!yk_mpi_drive_until(m, judged, MEET + ANSWER))
+                return yk_fail(e, YK_LOST, "rank 0 did not say whether to replace a rank");
+            verdict = m->verdict;
+        }
+    }
+    if (verdict == GRANTED)
+        return YK_OK;
+    return yk_fail(e, YK_FAILED, "rank 0 says that it cannot be done, or not all ranks came within %.1f s", MEET);
+}
+
+void yk_mpi_take_places(struct engine *m, const struct card *cards, int present)
+{
+    for (int r = 0; r < m->size; r++)
+        m->peer[r].at = -1;
+    for (int i = 0; i < present; i++) {
+        m->who[i] = cards[i].rank;
+        m->peer[cards[i].rank].at = i;
+        m->card[cards[i].rank] = cards[i];
+    }
+    for (int r = 0; r < m->size; r++)
+        if (m->peer[r].at < 0) {
+            atomic_store(&m->peer[r].fenced, true);
+            m->peer[r].reaped = true;
+        }
+}
+
+/* --- what cannot be bounded, on its own thread --- */
+
+struct attempt {
+    struct engine *m;
+    int rank;
+    char *const *argv;
+    pthread_mutex_t lock;
+    pthread_cond_t ended;
+    bool done;
+    yk_code code;
+    struct yk_error error;
+};
+
+static int survivors(const struct engine *m, MPI_Comm *out)
+{
+    int *left = malloc((size_t)m->size * sizeof *left), n = 0;
+    MPI_Group all = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
+    if (left == NULL)
+        return MPI_ERR_NO_MEM;
+    for (int r = 0; r < m->size; r++)
+        if (r == m->rank || other(m, r))
+            left[n++] = m->peer[r].at;
+    int rc = MPI_Comm_group(m->mpi, &all);
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Group_incl(all, n, left, &some);
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Comm_create_group(m->mpi, some, TAG_GROUP, out); /* its messages travel among ours */
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Comm_set_errhandler(*out, MPI_ERRORS_RETURN);
+    free(left);
+    return rc;
+}
+
+static yk_code spawn(struct attempt *a)
+{
+    struct engine *m = a->m;
+    MPI_Comm few = MPI_COMM_NULL, inter = MPI_COMM_NULL, merged = MPI_COMM_NULL;
+    int spawned = MPI_SUCCESS, present = 0;
+    struct card *cards = malloc((size_t)m->size * sizeof *cards), mine;
+    if (cards == NULL)
+        return yk_fail_memory(&a->error, (size_t)m->size * sizeof *cards);
+    MPI_Info info = MPI_INFO_NULL;
+    int rc = survivors(m, &few);
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Info_create(&info);
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Info_set(info, "map_by", "slot:OVERSUBSCRIBE"); /* MPI would hang for want of a slot */
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Info_set(info, "bind_to", "none");
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Comm_spawn(a->argv[0], (char **)a->argv + 1, 1, info, 0, few, &inter, &spawned);
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Intercomm_merge(inter, 0, &merged);
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Comm_set_errhandler(merged, MPI_ERRORS_RETURN);
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Comm_size(merged, &present);
+    if (rc != MPI_SUCCESS) {
+        char text[200];
+        yk_mpi_error(rc, text, sizeof text);
+        free(cards);
+        return yk_fail(&a->error, YK_FAILED, "MPI cannot start '%s' in the place of rank %d: %s", a->argv[0], a->rank, text);
+    }
+    yk_mpi_introduce(&mine);
+    mine.endpoint = a->rank;
+    mine.round = m->round;
+    yk_code code = yk_mpi_gather(merged, &mine, sizeof mine, cards, HANG, &a->error);
+    if (code == YK_OK) {
+        cards[present - 1].rank = a->rank;
+        yk_mpi_unring(m);
+        m->mpi = merged;
+        struct peer *p = &m->peer[a->rank];
+        atomic_store(&p->lost, false);
+        p->told_of = 0;
+        p->beat = MPI_REQUEST_NULL;
+        p->marked = p->ready = m->round;
+        p->reaped = false;
+        atomic_store(&p->fenced, false);
+        yk_mpi_take_places(m, cards, present);
+        for (int r = 0; r < m->size; r++)
+            yk_mpi_watch_rank(m, r);
+        code = yk_mpi_ring(m, &a->error);
+    }
+    free(cards);
+    return code;
+}
+
+static void *attempt(void *arg)
+{
+    struct attempt *a = arg;
+    pthread_mutex_lock(&a->m->driving);
+    pthread_mutex_lock(&a->m->wire);
+    yk_code code = spawn(a);
+    pthread_mutex_unlock(&a->m->wire);
+    pthread_mutex_unlock(&a->m->driving);
+    pthread_mutex_lock(&a->lock);
+    a->code = code;
+    a->done = true;
+    pthread_cond_signal(&a->ended);
+    pthread_mutex_unlock(&a->lock);
+    return NULL;
+}
+
+yk_code yk_mpi_replace(struct yk_comm *c, int endpoint, char *const *argv, struct yk_error *e)
+{
+    struct engine *m = (struct engine *)c;
+    if (m->together)
+        return yk_fail(e, YK_USAGE, "a rank that is owner and worker cannot be replaced");
+    c->ops->fence(c, endpoint);
+    pthread_mutex_lock(&m->driving);
+    yk_mpi_pass(m); /* reaps it */
+    pthread_mutex_unlock(&m->driving);
+    yk_code willing = m->rank == 0 ? can_spawn(m, argv[0], e) : YK_OK;
+    yk_code code = meet(m, willing == YK_OK, willing == YK_OK ? e : NULL);
+    if (code != YK_OK)
+        return code;
+    struct attempt *a = calloc(1, sizeof *a); /* on the heap: a thread that hangs keeps it */
+    if (a == NULL)
+        return yk_fail_memory(e, sizeof *a);
+    *a = (struct attempt){.m = m, .rank = m->end[endpoint].rank, .argv = argv, .code = YK_FAILED};
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&a->ended, &attr);
+    pthread_mutex_init(&a->lock, NULL);
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, attempt, a) != 0) {
+        free(a);
+        return yk_fail(e, YK_LOST, "cannot start a thread to replace rank %d", m->end[endpoint].rank);
+    }
+    struct timespec limit;
+    clock_gettime(CLOCK_MONOTONIC, &limit);
+    limit.tv_sec += (time_t)HANG;
+    pthread_mutex_lock(&a->lock);
+    int rc = 0;
+    while (!a->done && rc != ETIMEDOUT)
+        rc = pthread_cond_timedwait(&a->ended, &a->lock, &limit);
+    bool done = a->done;
+    pthread_mutex_unlock(&a->lock);
+    if (!done) {
+        atomic_store(&m->stuck, true);
+        pthread_detach(thread);
+        return yk_fail(e, YK_LOST, "MPI hangs while it replaces rank %d", m->end[endpoint].rank);
+    }
+    pthread_join(thread, NULL);
+    code = a->code;
+    if (code != YK_OK && e != NULL)
+        *e = a->error;
+    free(a);
+    return code;
+}

@@ -1,0 +1,409 @@
+/* mpi_wire.c - parcels on the wire: how a message leaves and how it comes in.
+ *
+ * Out: the note goes at once, with the data if they are few. Other data are cut into pieces, of which WINDOW are given to MPI at a time, from
+ * the sender's buffer, first message first; the rest follow as pieces get through.
+ * In: a ring of receives waits for notes of anybody; MPI fills it in the order it was posted, so looking at its head is enough, and notes of
+ * one sender come out in the order they went in. Pieces are received straight into their place, WINDOW at a time, in the order of the
+ * notes: this is what makes piece and receive meet.
+ * A fenced rank is *reaped* by the driver: what was meant for it is let go of, what was expected from it is no longer. MPI may go on reading
+ * and writing those buffers until the process ends.
+ * THREADS: see mpi_engine.h. Nothing here waits, except for `wire`.
+ * LIMITS:  a transport whose eager limit is below SMALL would still work, but the death of a sender could then block the ring. */
+#include <mpi.h>
+
+#include "comm/mpi_engine.h"
+
+#include "base/clock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_ROOM = 64 };
+
+void yk_mpi_lose(struct engine *m, int rank, const char *why)
+{
+    struct peer *p = &m->peer[rank];
+    if (atomic_load(&p->lost))
+        return;
+    snprintf(p->why, sizeof p->why, "%s", why);
+    atomic_store(&m->deaths, true);
+    atomic_store(&p->lost, true);
+}
+
+static void lose_to_mpi(struct engine *m, int rank, int rc)
+{
+    char text[sizeof m->peer->why];
+    yk_mpi_error(rc, text, sizeof text);
+    yk_mpi_lose(m, rank, text);
+}
+
+/* --- parcels and the list of requests; all of it under `wire` --- */
+
+static struct parcel *take(struct engine *m)
+{
+    struct parcel *p = m->spare;
+    if (p != NULL)
+        m->spare = p->next;
+    else
+        p = aligned_alloc(64, sizeof *p); /* kept for the next message: there are soon enough */
+    if (p != NULL)
+        memset(p, 0, offsetof(struct parcel, wire));
+    return p;
+}
+
+void yk_mpi_give(struct engine *m, struct parcel *p)
+{
+    p->next = m->spare;
+    m->spare = p;
+}
+
+/* Room for one more request; false if there is no memory for it. All that is kept for a request is in one block. */
+static bool make_room(struct engine *m)
+{
+    if (m->listed < m->room)
+        return true;
+    size_t n = m->room > 0 ? 2 * (size_t)m->room : FIRST_ROOM;
+    MPI_Request *request =
+        malloc(n * (sizeof *m->request + sizeof *m->active + sizeof *m->done + sizeof *m->status + sizeof *m->index));
+    if (request == NULL)
+        return false;
+    struct active *active = (struct active *)(request + n);
+    for (int i = 0; i < m->listed; i++) {
+        request[i] = m->request[i];
+        active[i] = m->active[i];
+    }
+    free(m->request);
+    m->request = request;
+    m->active = active;
+    m->done = active + n; /* these are used within one look only */
+    m->status = (MPI_Status *)(m->done + n);
+    m->index = (int *)(m->status + n);
+    m->room = (int)n;
+    return true;
+}
+
+static void list(struct engine *m, MPI_Request r, enum active_kind kind, struct parcel *p)
+{
+    m->request[m->listed] = r;
+    m->active[m->listed++] = (struct active){kind, p};
+}
+
+/* --- out --- */
+
+/* A parcel has nothing under way any more: the sender may have its buffer back. */
+static void finish(struct engine *m, struct parcel *q)
+{
+    if (q->left > 0 || q->posted < q->total)
+        return;
+    if (q->pending != NULL)
+        atomic_fetch_sub_explicit(q->pending, 1, memory_order_release);
+    if (!q->kept)
+        yk_mpi_give(m, q);
+}
+
+/* Post what the window allows. */
+static void pump(struct engine *m, int rank)
+{
+    struct peer *p = &m->peer[rank];
+    while (p->out.first != NULL && p->out_flight < WINDOW) {
+        struct parcel *q = p->out.first;
+        size_t n = q->total - q->posted < PIECE ? q->total - q->posted : PIECE;
+        MPI_Request r;
+        if (!make_room(m)) {
+            yk_mpi_lose(m, rank, "this rank is out of memory");
+            return;
+        }
+        int rc = MPI_Isend((const char *)q->data + q->posted, (int)n, MPI_BYTE, p->at, TAG_DATA, m->mpi, &r);
+        if (rc != MPI_SUCCESS) {
+            lose_to_mpi(m, rank, rc);
+            return;
+        }
+        list(m, r, ACTIVE_OUT, q);
+        q->posted += n;
+        q->left++;
+        p->out_flight++;
+        m->flight++;
+        p->told = yk_now();
+        if (q->posted == q->total)
+            yk_queue_pop(&p->out);
+    }
+}
+
+void yk_mpi_post(struct engine *m, int rank, const struct yk_note *note, const void *data, size_t bytes, atomic_uint *pending)
+{
+    struct peer *p = &m->peer[rank];
+    pthread_mutex_lock(&m->wire);
+    if (atomic_load(&p->fenced) || p->at < 0)
+        goto out;
+    struct parcel *q = make_room(m) ? take(m) : NULL;
+    if (q == NULL) {
+        yk_mpi_lose(m, rank, "this rank is out of memory");
+        goto out;
+    }
+    size_t small = bytes <= SMALL ? bytes : 0;
+    q->rank = rank;
+    q->wire.note = *note;
+    q->wire.note.bytes = bytes;
+    if (small > 0)
+        memcpy(q->wire.small, data, small);
+    MPI_Request r;
+    int rc = MPI_Isend(&q->wire, (int)(sizeof *note + small), MPI_BYTE, p->at, TAG_NOTE, m->mpi, &r);
+    if (rc != MPI_SUCCESS) {
+        lose_to_mpi(m, rank, rc);
+        yk_mpi_give(m, q);
+        goto out;
+    }
+    p->told = yk_now();
+    int through = 0; /* nearly always: an eager message is copied away */
+    MPI_Test(&r, &through, MPI_STATUS_IGNORE);
+    if (!through) {
+        list(m, r, ACTIVE_NOTE, q);
+        q->left++;
+    }
+    if (bytes > small) {
+        if (pending != NULL)
+            atomic_fetch_add_explicit(pending, 1, memory_order_relaxed);
+        q->pending = pending;
+        q->data = (void *)data; /* only read */
+        q->total = bytes;
+        yk_queue_push(&p->out, q);
+        pump(m, rank);
+    } else {
+        finish(m, q);
+    }
+out:
+    pthread_mutex_unlock(&m->wire);
+}
+
+/* --- in --- */
+
+bool yk_mpi_receive(struct engine *m, struct peer *p, struct parcel *q)
+{
+    /* Unwanted pieces all go to the same place, so there is one at a time. */
+    if (q->data == NULL && p->scrap == NULL)
+        p->scrap = malloc(PIECE);
+    unsigned window = q->data != NULL ? WINDOW : 1;
+    pthread_mutex_lock(&m->wire);
+    while (q->posted < q->total && p->in_flight < window) {
+        size_t n = q->total - q->posted < PIECE ? q->total - q->posted : PIECE;
+        void *to = q->data != NULL ? (char *)q->data + q->posted : p->scrap;
+        MPI_Request r;
+        if (to == NULL || !make_room(m)) {
+            yk_mpi_lose(m, q->rank, "this rank is out of memory");
+            break;
+        }
+        int rc = MPI_Irecv(to, (int)n, MPI_BYTE, p->at, TAG_DATA, m->mpi, &r);
+        if (rc != MPI_SUCCESS) {
+            lose_to_mpi(m, q->rank, rc);
+            break;
+        }
+        list(m, r, ACTIVE_IN, q);
+        q->posted += n;
+        q->left++;
+        p->in_flight++;
+        m->flight++;
+    }
+    pthread_mutex_unlock(&m->wire);
+    return q->posted == q->total;
+}
+
+static int post_ring(struct engine *m, int i)
+{
+    return MPI_Irecv(&m->ring.parcel[i]->wire, sizeof(struct wire), MPI_BYTE, MPI_ANY_SOURCE, TAG_NOTE, m->mpi,
+                     &m->ring.request[i]);
+}
+
+static int post_beat(struct engine *m, int i)
+{
+    return MPI_Irecv(&m->beats.byte[i], 1, MPI_BYTE, MPI_ANY_SOURCE, TAG_BEAT, m->mpi, &m->beats.request[i]);
+}
+
+/* The head of the ring is filled: take the parcel out and post another in its place. NULL if it is not for us. */
+static struct parcel *take_note(struct engine *m, const MPI_Status *s, bool failed)
+{
+    int head = m->ring.head, length = 0;
+    struct parcel *q = m->ring.parcel[head], *fresh = take(m);
+    const struct yk_note *n = &q->wire.note;
+    int rank = failed ? -1 : m->who[s->MPI_SOURCE];
+    MPI_Get_count(s, MPI_BYTE, &length);
+    size_t small = n->bytes <= SMALL ? n->bytes : 0;
+    int ends = m->comm.owners + m->comm.workers;
+    bool ours =
+        n->to == ENGINE || (n->to < ends && m->end[n->to].rank == m->rank && n->from < ends && m->end[n->from].rank == rank);
+    bool good = rank >= 0 && (size_t)length == sizeof *n + small && ours && !atomic_load(&m->peer[rank].fenced);
+    if (good && fresh == NULL) {
+        yk_mpi_lose(m, rank, "this rank is out of memory");
+        good = false;
+    }
+    if (good) {
+        m->peer[rank].silent = 0;
+        q->rank = rank;
+        q->total = n->bytes - small;
+        m->ring.parcel[head] = fresh;
+    } else if (fresh != NULL) {
+        yk_mpi_give(m, fresh);
+    }
+    post_ring(m, head);
+    m->ring.head = (head + 1) % RING;
+    m->request[LIST_RING] = m->ring.request[m->ring.head];
+    return good ? q : NULL;
+}
+
+static void take_beat(struct engine *m, const MPI_Status *s, bool failed)
+{
+    int head = m->beats.head, rank = failed ? -1 : m->who[s->MPI_SOURCE];
+    if (rank >= 0)
+        m->peer[rank].silent = 0;
+    post_beat(m, head);
+    m->beats.head = (head + 1) % BEATS;
+    m->request[LIST_BEAT] = m->beats.request[m->beats.head];
+}
+
+int yk_mpi_collect(struct engine *m, struct parcel **note, bool *moved)
+{
+    int n = 0;
+    int rc = MPI_Testsome(m->listed, m->request, &n, m->index, m->status);
+    if (n == MPI_UNDEFINED || n <= 0)
+        return 0;
+    for (int k = 0; k < n; k++) {
+        m->done[k] = m->active[m->index[k]];
+        m->active[m->index[k]].kind = ACTIVE_NONE;
+    }
+    int kept = LIST_REST;
+    for (int i = LIST_REST; i < m->listed; i++)
+        if (m->active[i].kind != ACTIVE_NONE) {
+            m->request[kept] = m->request[i];
+            m->active[kept++] = m->active[i];
+        }
+    m->listed = kept;
+    m->active[LIST_RING].kind = ACTIVE_RING;
+    m->active[LIST_BEAT].kind = ACTIVE_BEAT;
+    for (int k = 0; k < n; k++) {
+        struct parcel *q = m->done[k].parcel;
+        int failed = rc == MPI_ERR_IN_STATUS ? m->status[k].MPI_ERROR : MPI_SUCCESS;
+        if (failed != MPI_SUCCESS && m->done[k].kind >= ACTIVE_NOTE)
+            lose_to_mpi(m, q->rank, failed);
+        *moved = *moved || m->done[k].kind != ACTIVE_BEAT;
+        switch (m->done[k].kind) {
+        case ACTIVE_RING:
+            *note = take_note(m, &m->status[k], failed != MPI_SUCCESS);
+            break;
+        case ACTIVE_BEAT:
+            take_beat(m, &m->status[k], failed != MPI_SUCCESS);
+            break;
+        case ACTIVE_NOTE:
+            q->left--;
+            finish(m, q);
+            break;
+        case ACTIVE_OUT:
+            q->left--;
+            m->flight--;
+            m->peer[q->rank].out_flight--;
+            pump(m, q->rank);
+            finish(m, q);
+            break;
+        case ACTIVE_IN:
+            q->left--;
+            m->flight--;
+            m->peer[q->rank].in_flight--;
+            m->peer[q->rank].silent = 0;
+            break;
+        case ACTIVE_NONE:
+            break;
+        }
+    }
+    return n;
+}
+
+/* The requests are left to MPI: a send cannot be taken back, and nobody will wait for them. */
+void yk_mpi_reap(struct engine *m, int rank)
+{
+    struct peer *p = &m->peer[rank];
+    pthread_mutex_lock(&m->wire);
+    p->reaped = true;
+    while (p->out.first != NULL) {
+        struct parcel *q = yk_queue_pop(&p->out);
+        q->posted = q->total;
+        finish(m, q);
+    }
+    int kept = LIST_REST;
+    for (int i = LIST_REST; i < m->listed; i++) {
+        struct parcel *q = m->active[i].parcel;
+        if (q->rank != rank) {
+            m->request[kept] = m->request[i];
+            m->active[kept++] = m->active[i];
+            continue;
+        }
+        q->left--;
+        if (m->active[i].kind == ACTIVE_IN)
+            MPI_Cancel(
+                &m->request[i]); /* works if no sender was found for it, so a late piece does not land in a buffer used anew */
+        MPI_Request_free(&m->request[i]);
+        if (m->active[i].kind == ACTIVE_NOTE)
+            q->kept = true; /* MPI still reads it */
+        else
+            m->flight--;
+        if (m->active[i].kind != ACTIVE_IN)
+            finish(m, q);
+    }
+    m->listed = kept;
+    p->out_flight = p->in_flight = 0;
+    while (p->in.first != NULL)
+        yk_mpi_give(m, yk_queue_pop(&p->in));
+    p->filing = NULL;
+    pthread_mutex_unlock(&m->wire);
+}
+
+/* --- beginning and end --- */
+
+yk_code yk_mpi_ring(struct engine *m, struct yk_error *e)
+{
+    if (m->room == 0 && !make_room(m))
+        return yk_fail_memory(e, FIRST_ROOM * sizeof *m->status);
+    for (int i = 0; i < RING; i++)
+        if (m->ring.parcel[i] == NULL && (m->ring.parcel[i] = take(m)) == NULL)
+            return yk_fail_memory(e, sizeof(struct parcel));
+    int rc = MPI_SUCCESS;
+    for (int i = 0; i < RING && rc == MPI_SUCCESS; i++)
+        rc = post_ring(m, i);
+    for (int i = 0; i < BEATS && rc == MPI_SUCCESS; i++)
+        rc = post_beat(m, i);
+    if (rc != MPI_SUCCESS) {
+        char text[160];
+        yk_mpi_error(rc, text, sizeof text);
+        return yk_fail(e, YK_FAILED, "MPI cannot receive: %s", text);
+    }
+    m->ring.head = m->beats.head = 0;
+    m->request[LIST_RING] = m->ring.request[0];
+    m->request[LIST_BEAT] = m->beats.request[0];
+    m->active[LIST_RING] = (struct active){.kind = ACTIVE_RING};
+    m->active[LIST_BEAT] = (struct active){.kind = ACTIVE_BEAT};
+    m->listed = m->listed > LIST_REST ? m->listed : LIST_REST;
+    return YK_OK;
+}
+
+void yk_mpi_unring(struct engine *m)
+{
+    for (int i = 0; i < RING; i++) {
+        MPI_Cancel(&m->ring.request[i]);
+        MPI_Request_free(&m->ring.request[i]);
+    }
+    for (int i = 0; i < BEATS; i++) {
+        MPI_Cancel(&m->beats.request[i]);
+        MPI_Request_free(&m->beats.request[i]);
+    }
+}
+
+void yk_mpi_release_wire(struct engine *m)
+{
+    for (int i = 0; i < RING; i++)
+        free(m->ring.parcel[i]);
+    for (struct parcel *p = m->spare, *next; p != NULL; p = next) {
+        next = p->next;
+        free(p);
+    }
+    for (int r = 0; r < m->size; r++)
+        free(m->peer[r].scrap);
+    free(m->request);
+}
