@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -50,7 +51,7 @@ void yk_dataset_release(struct yk_dataset *d);
  * to a set that is packed already. */
 yk_code yk_dataset_pack(struct yk_dataset *d, struct yk_error *e);
 
-/* The rows of one step. Everything points into the source or its dataset and is valid until the next call. */
+/* The rows of one step. Everything points into the source or its dataset; valid while no batch of the epoch after the next is asked for. */
 struct yk_batch {
     const struct yk_dataset *set;
     uint32_t n;            /* examples in this batch; the last one of an epoch may be smaller */
@@ -60,29 +61,23 @@ struct yk_batch {
     uint64_t epoch;        /* 0 for the first */
 };
 
-/* Where a source stands: what a checkpoint needs to go on with the very next batch. */
-struct yk_cursor {
-    uint64_t epoch; /* epochs finished */
-    uint64_t at;    /* examples dealt in the current one; == rows means the epoch is over */
-};
-
+/* The shuffled order of a dataset, epoch by epoch. A *position* counts examples over all epochs: epoch * rows + place in its order. */
 struct yk_source {
     const struct yk_dataset *set;
-    uint32_t *order; /* (rows) the current epoch's permutation, keyed by (seed, epoch) */
-    uint32_t batch;  /* examples a step */
     uint64_t seed;
     bool shuffle; /* false: rows in file order (evaluation) */
-    struct yk_cursor cursor;
+    struct yk_order {
+        _Atomic uint64_t epoch; /* whose permutation `row` holds; UINT64_MAX if none */
+        uint32_t *row;          /* (rows) keyed by (seed, epoch) */
+    } order[2];                 /* even and odd epochs: batches of two epochs may be under way at a time */
+    pthread_mutex_t making;
 };
 
-yk_code yk_source_init(struct yk_source *s, const struct yk_dataset *set, uint32_t batch, uint64_t seed, bool shuffle,
-                       struct yk_error *e);
-void yk_source_release(struct yk_source *s);
+yk_code yk_source_init(struct yk_source *s, const struct yk_dataset *set, uint64_t seed, bool shuffle, struct yk_error *e);
+void yk_source_release(struct yk_source *s); /* a zeroed one is fine */
 
-/* The next batch; the last of an epoch holds what is left, then the next epoch begins. Never fails and never ends. */
-void yk_source_next(struct yk_source *s, struct yk_batch *out);
-
-/* Go to where `c` says (YK_DATA if it lies outside the set). */
-yk_code yk_source_seek(struct yk_source *s, struct yk_cursor c, struct yk_error *e);
+/* The `n` examples from `position` on, all of one epoch. `ahead` is the position of those that will be asked for next, UINT64_MAX if
+ * nobody knows. Any thread; whoever is the first of an epoch makes its order. */
+void yk_source_at(struct yk_source *s, uint64_t position, uint32_t n, uint64_t ahead, struct yk_batch *out);
 
 #endif

@@ -1,14 +1,15 @@
-/* source.c - deals the rows of a dataset out as batches, each epoch in an order of its own.
+/* source.c - the order in which the rows of a dataset are trained on: another one each epoch.
  *
  * The order of an epoch is a Fisher-Yates shuffle of 0 .. rows-1, always from the identity and from a random stream keyed by
- * (seed, epoch): it depends on nothing that happened before, so a source that seeks into the middle of epoch k deals what one
- * that walked there deals. It is made when the first batch of its epoch is asked for, not when the last one of the epoch
- * before is given, because that batch still points into it.
- * THREADS: a source belongs to one thread; several may share a dataset, which nobody changes. */
+ * (seed, epoch): it depends on nothing that happened before and not on who asks, so workers that each ask for their own part of a
+ * batch see one order, and a run that begins in the middle of epoch k sees what one that walked there sees. It is made by whoever first
+ * asks for a batch of its epoch. Two orders are kept, so that a late batch of the epoch before is still there.
+ * THREADS: any number of threads may ask; nobody changes the dataset. */
 #include "data/data.h"
 
 #include "base/rng.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 enum { SHUFFLE_STREAM = 0x73687566 }; /* keeps these numbers apart from other uses of (seed, epoch); "shuf" */
@@ -42,70 +43,78 @@ static inline uint32_t below(struct bits *b, uint32_t n)
     return (uint32_t)(m >> 32);
 }
 
-static void order_epoch(struct yk_source *s)
+static void make_order(const struct yk_source *s, uint32_t *row, uint64_t epoch)
 {
-    uint32_t *order = s->order, rows = s->set->rows;
+    uint32_t rows = s->set->rows;
     struct bits b = {0};
     for (uint32_t i = 0; i < rows; i++)
-        order[i] = i;
+        row[i] = i;
     if (!s->shuffle)
         return;
-    yk_rng_init(&b.rng, s->seed, s->cursor.epoch, SHUFFLE_STREAM, 0);
+    yk_rng_init(&b.rng, s->seed, epoch, SHUFFLE_STREAM, 0);
     for (uint32_t i = rows; i > 1; i--) {
-        uint32_t j = below(&b, i), last = order[i - 1];
-        order[i - 1] = order[j];
-        order[j] = last;
+        uint32_t j = below(&b, i), last = row[i - 1];
+        row[i - 1] = row[j];
+        row[j] = last;
     }
 }
 
-yk_code yk_source_init(struct yk_source *s, const struct yk_dataset *set, uint32_t batch, uint64_t seed, bool shuffle,
-                       struct yk_error *e)
+static const uint32_t *order_of(struct yk_source *s, uint64_t epoch)
+{
+    struct yk_order *o = &s->order[epoch % 2];
+    if (atomic_load_explicit(&o->epoch, memory_order_acquire) == epoch)
+        return o->row;
+    pthread_mutex_lock(&s->making);
+    if (atomic_load_explicit(&o->epoch, memory_order_relaxed) != epoch) {
+        make_order(s, o->row, epoch);
+        atomic_store_explicit(&o->epoch, epoch, memory_order_release);
+    }
+    pthread_mutex_unlock(&s->making);
+    return o->row;
+}
+
+yk_code yk_source_init(struct yk_source *s, const struct yk_dataset *set, uint64_t seed, bool shuffle, struct yk_error *e)
 {
     *s = (struct yk_source){0};
     if (set->rows == 0)
         return yk_fail(e, YK_DATA, "'%s' has no %s examples to make batches of", set->name, set->split);
-    if (batch == 0)
-        return yk_fail(e, YK_USAGE, "a batch of 0 examples makes no step; expected at least 1");
-    size_t bytes = (size_t)set->rows * sizeof *s->order;
-    uint32_t *order = malloc(bytes);
-    if (order == NULL)
-        return yk_fail_memory(e, bytes);
-    *s = (struct yk_source){.set = set, .order = order, .batch = batch, .seed = seed, .shuffle = shuffle};
+    s->set = set;
+    s->seed = seed;
+    s->shuffle = shuffle;
+    pthread_mutex_init(&s->making, NULL);
+    size_t bytes = (size_t)set->rows * sizeof(uint32_t);
+    for (int i = 0; i < 2; i++) {
+        atomic_init(&s->order[i].epoch, UINT64_MAX);
+        s->order[i].row = malloc(bytes);
+    }
+    if (s->order[0].row == NULL || s->order[1].row == NULL) {
+        yk_source_release(s);
+        return yk_fail_memory(e, 2 * bytes);
+    }
     return YK_OK;
 }
 
 void yk_source_release(struct yk_source *s)
 {
-    if (s == NULL)
+    if (s == NULL || s->set == NULL)
         return;
-    free(s->order);
-    *s = (struct yk_source){0};
+    free(s->order[0].row);
+    free(s->order[1].row);
+    pthread_mutex_destroy(&s->making);
+    s->set = NULL;
 }
 
-void yk_source_next(struct yk_source *s, struct yk_batch *out)
+void yk_source_at(struct yk_source *s, uint64_t position, uint32_t n, uint64_t ahead, struct yk_batch *out)
 {
-    uint32_t at = (uint32_t)s->cursor.at, left = s->set->rows - at;
-    if (at == 0)
-        order_epoch(s);
-    uint32_t n = s->batch < left ? s->batch : left, behind = left - n;
+    uint64_t rows = s->set->rows, epoch = position / rows;
+    const uint32_t *order = order_of(s, epoch);
+    uint64_t next = ahead / rows == epoch ? ahead % rows : rows, left = rows - next;
     *out = (struct yk_batch){
         .set = s->set,
         .n = n,
-        .row = s->order + at,
-        .n_ahead = behind < n ? behind : n,
-        .ahead = s->order + at + n,
-        .epoch = s->cursor.epoch,
+        .row = order + position % rows,
+        .n_ahead = left < n ? (uint32_t)left : n,
+        .ahead = order + next,
+        .epoch = epoch,
     };
-    s->cursor = behind > 0 ? (struct yk_cursor){s->cursor.epoch, at + n} : (struct yk_cursor){s->cursor.epoch + 1, 0};
-}
-
-yk_code yk_source_seek(struct yk_source *s, struct yk_cursor c, struct yk_error *e)
-{
-    if (c.at > s->set->rows)
-        return yk_fail(e, YK_DATA, "cannot go on after example %llu of epoch %llu: '%s' has %u", (unsigned long long)c.at,
-                       (unsigned long long)c.epoch, s->set->name, s->set->rows);
-    s->cursor = c.at < s->set->rows ? c : (struct yk_cursor){c.epoch + 1, 0};
-    if (s->cursor.at > 0)
-        order_epoch(s);
-    return YK_OK;
 }

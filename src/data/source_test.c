@@ -1,4 +1,4 @@
-/* source_test.c - every example once an epoch, in an order that depends on seed and epoch only. */
+/* source_test.c - every example once an epoch, in an order that depends on seed and epoch only, whoever asks for which part of it. */
 #include "data/data.h"
 
 #include "base/clock.h"
@@ -15,38 +15,41 @@ enum { ROWS = 1003, EPOCHS = 3 };
 
 static const struct yk_dataset set = {.name = "numbers", .split = "train", .rows = ROWS};
 
-/* Walk `epochs` epochs; what was dealt, in order, goes to `dealt` (epochs * rows). Checks what holds for every batch. */
-static void walk(struct yk_source *s, int epochs, uint32_t *dealt)
+/* Walk `epochs` epochs in batches; what was dealt, in order, goes to `dealt` (epochs * rows). Checks what holds for every batch. */
+static void walk(struct yk_source *s, uint32_t batch, int epochs, uint32_t *dealt)
 {
-    uint64_t first = s->cursor.epoch;
+    uint64_t rows = s->set->rows, end = (uint64_t)epochs * rows;
     const uint32_t *expected = NULL; /* what the batch before announced */
-    uint32_t n_expected = 0, rows = s->set->rows;
-    for (int epoch = 0; epoch < epochs; epoch++)
-        for (uint32_t at = 0; at < rows;) {
-            struct yk_batch b;
-            yk_source_next(s, &b);
-            assert_ptr_equal(b.set, s->set);
-            assert_int_equal(b.epoch, first + (uint64_t)epoch);
-            assert_int_equal(b.n, s->batch < rows - at ? s->batch : rows - at);
-            if (n_expected > 0)
-                assert_memory_equal(b.row, expected, n_expected * sizeof *expected);
-            memcpy(dealt, b.row, b.n * sizeof *dealt);
-            dealt += b.n;
-            at += b.n;
-            assert_int_equal(b.n_ahead, rows - at < b.n ? rows - at : b.n);
-            expected = b.ahead;
-            n_expected = b.n_ahead;
-            assert_true(s->cursor.at == at || (at == rows && s->cursor.at == 0 && s->cursor.epoch == b.epoch + 1));
+    uint32_t n_expected = 0;
+    for (uint64_t at = 0; at < end;) {
+        struct yk_batch b;
+        uint64_t left = rows - at % rows;
+        uint32_t n = batch < left ? batch : (uint32_t)left;
+        yk_source_at(s, at, n, at + n, &b);
+        assert_ptr_equal(b.set, s->set);
+        assert_int_equal(b.epoch, at / rows);
+        assert_int_equal(b.n, n);
+        if (n_expected > 0) {
+            assert_ptr_equal(b.row, expected);
+            assert_true(n_expected == b.n || n_expected == left);
         }
+        memcpy(dealt, b.row, b.n * sizeof *dealt);
+        dealt += b.n;
+        at += b.n;
+        left -= b.n;
+        assert_int_equal(b.n_ahead, left < b.n ? left : b.n); /* none across the end of an epoch */
+        expected = b.ahead;
+        n_expected = b.n_ahead;
+    }
 }
 
 static void deal(uint32_t batch, uint64_t seed, bool shuffle, uint32_t *dealt)
 {
     struct yk_source s;
-    assert_int_equal(yk_source_init(&s, &set, batch, seed, shuffle, NULL), YK_OK);
-    walk(&s, EPOCHS, dealt);
+    assert_int_equal(yk_source_init(&s, &set, seed, shuffle, NULL), YK_OK);
+    walk(&s, batch, EPOCHS, dealt);
     yk_source_release(&s);
-    assert_null(s.order);
+    assert_null(s.set);
 }
 
 static void test_every_row_once(void **state)
@@ -84,31 +87,115 @@ static void test_file_order(void **state)
         assert_int_equal(a[i], i % ROWS);
 }
 
-/* Stop anywhere, go on in a fresh source from the cursor: the same examples follow. */
-static void test_seek_is_walking(void **state)
+/* Any position, in any order, in a fresh source: the examples that a walk finds there. */
+static void test_any_position(void **state)
 {
     (void)state;
     static uint32_t a[EPOCHS * ROWS];
-    struct yk_error e;
     deal(60, 9, true, a);
     for (uint64_t at = 0; at <= ROWS; at++) {
         struct yk_source s;
         struct yk_batch b;
-        assert_int_equal(yk_source_init(&s, &set, 60, 9, true, NULL), YK_OK);
-        yk_source_next(&s, &b); /* a seek starts anywhere */
-        assert_int_equal(yk_source_seek(&s, (struct yk_cursor){1, at}, &e), YK_OK);
-        for (size_t got = ROWS + at; got < EPOCHS * ROWS; got += b.n) {
-            yk_source_next(&s, &b);
+        assert_int_equal(yk_source_init(&s, &set, 9, true, NULL), YK_OK);
+        yk_source_at(&s, 0, 60, UINT64_MAX, &b); /* whatever was asked for before */
+        for (uint64_t got = ROWS + at; got < EPOCHS * ROWS; got += b.n) {
+            uint64_t left = ROWS - got % ROWS;
+            yk_source_at(&s, got, left < 60 ? (uint32_t)left : 60, UINT64_MAX, &b);
             assert_int_equal(b.epoch, got / ROWS);
+            assert_int_equal(b.n_ahead, 0); /* nobody knows */
             assert_memory_equal(b.row, a + got, b.n * sizeof *a);
         }
         yk_source_release(&s);
     }
+}
+
+/* What comes next need not follow: parts are dealt to several workers. It is announced inside the epoch only, to its end at most. */
+static void test_ahead(void **state)
+{
+    (void)state;
+    static uint32_t a[EPOCHS * ROWS];
     struct yk_source s;
-    assert_int_equal(yk_source_init(&s, &set, 60, 9, true, NULL), YK_OK);
-    assert_int_equal(yk_source_seek(&s, (struct yk_cursor){0, ROWS + 1}, &e), YK_DATA);
-    assert_non_null(strstr(e.text, "1004"));
+    struct yk_batch b;
+    deal(60, 9, true, a);
+    assert_int_equal(yk_source_init(&s, &set, 9, true, NULL), YK_OK);
+    yk_source_at(&s, ROWS + 120, 60, ROWS + 300, &b);
+    assert_int_equal(b.n_ahead, 60);
+    assert_memory_equal(b.ahead, a + ROWS + 300, 60 * sizeof *a);
+    yk_source_at(&s, ROWS + 300, 60, ROWS + 60, &b); /* one that came back */
+    assert_int_equal(b.n_ahead, 60);
+    assert_memory_equal(b.ahead, a + ROWS + 60, 60 * sizeof *a);
+    yk_source_at(&s, ROWS + 120, 60, 2 * ROWS - 7, &b);
+    assert_int_equal(b.n_ahead, 7);
+    assert_memory_equal(b.ahead, a + 2 * ROWS - 7, 7 * sizeof *a);
+    yk_source_at(&s, ROWS + 120, 60, 2 * ROWS, &b);
+    assert_int_equal(b.n_ahead, 0);
+    yk_source_at(&s, ROWS + 120, 60, 60, &b); /* an epoch that is over */
+    assert_int_equal(b.n_ahead, 0);
     yk_source_release(&s);
+}
+
+/* A batch of the epoch before stays as it is while those of the next are asked for. */
+static void test_two_epochs(void **state)
+{
+    (void)state;
+    static uint32_t a[EPOCHS * ROWS];
+    struct yk_source s;
+    struct yk_batch late, b;
+    deal(60, 9, true, a);
+    assert_int_equal(yk_source_init(&s, &set, 9, true, NULL), YK_OK);
+    for (uint64_t epoch = 0; epoch + 1 < EPOCHS; epoch++) {
+        yk_source_at(&s, epoch * ROWS + 900, 100, UINT64_MAX, &late);
+        yk_source_at(&s, (epoch + 1) * ROWS, 100, UINT64_MAX, &b);
+        assert_memory_equal(b.row, a + (epoch + 1) * ROWS, 100 * sizeof *a);
+        assert_memory_equal(late.row, a + epoch * ROWS + 900, 100 * sizeof *a);
+        yk_source_at(&s, epoch * ROWS + 30, 5, UINT64_MAX, &b); /* and can still be asked for */
+        assert_memory_equal(b.row, a + epoch * ROWS + 30, 5 * sizeof *a);
+    }
+    yk_source_release(&s);
+}
+
+enum { THREADS = 4, MANY = 40 };
+static struct crowd {
+    struct yk_source source;
+    uint32_t dealt[MANY * ROWS];
+    pthread_barrier_t epoch;
+} crowd;
+
+/* Every fourth part is mine. Nobody is more than an epoch ahead, as the deal sees to it. */
+static void *take_part(void *arg)
+{
+    uint64_t me = (uint64_t)(uintptr_t)arg;
+    for (uint64_t epoch = 0; epoch < MANY; epoch++) {
+        for (uint64_t at = me * 10; at < ROWS; at += THREADS * 10) {
+            struct yk_batch b;
+            uint64_t position = epoch * ROWS + at;
+            yk_source_at(&crowd.source, position, ROWS - at < 10 ? (uint32_t)(ROWS - at) : 10, position + THREADS * 10, &b);
+            memcpy(crowd.dealt + position, b.row, b.n * sizeof *b.row);
+        }
+        pthread_barrier_wait(&crowd.epoch);
+    }
+    return NULL;
+}
+
+/* Threads that ask for parts of the same epochs see one order, whoever makes it. */
+static void test_threads(void **state)
+{
+    (void)state;
+    pthread_t thread[THREADS];
+    struct yk_source s;
+    static uint32_t alone[MANY * ROWS];
+    assert_int_equal(yk_source_init(&s, &set, 9, true, NULL), YK_OK);
+    walk(&s, 100, MANY, alone);
+    yk_source_release(&s);
+    assert_int_equal(yk_source_init(&crowd.source, &set, 9, true, NULL), YK_OK);
+    assert_int_equal(pthread_barrier_init(&crowd.epoch, NULL, THREADS), 0);
+    for (uintptr_t i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, take_part, (void *)i), 0);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_join(thread[i], NULL), 0);
+    assert_memory_equal(crowd.dealt, alone, sizeof alone);
+    pthread_barrier_destroy(&crowd.epoch);
+    yk_source_release(&crowd.source);
 }
 
 /* All 24 orders of 4 rows come equally often: chi-square with 23 degrees of freedom stays under its 99.99 % point. */
@@ -120,10 +207,10 @@ static void test_unbiased(void **state)
     int seen[256] = {0}, orders = 0;
     double chi2 = 0;
     struct yk_source s;
-    assert_int_equal(yk_source_init(&s, &four, 4, 5, true, NULL), YK_OK);
+    assert_int_equal(yk_source_init(&s, &four, 5, true, NULL), YK_OK);
     for (int i = 0; i < rounds; i++) {
         struct yk_batch b;
-        yk_source_next(&s, &b);
+        yk_source_at(&s, (uint64_t)i * 4, 4, UINT64_MAX, &b);
         seen[b.row[0] << 6 | b.row[1] << 4 | b.row[2] << 2 | b.row[3]]++;
     }
     yk_source_release(&s);
@@ -142,9 +229,8 @@ static void test_refuses(void **state)
     struct yk_source s;
     struct yk_error e;
     const struct yk_dataset none = {.name = "none", .split = "test"};
-    assert_int_equal(yk_source_init(&s, &none, 10, 0, true, &e), YK_DATA);
+    assert_int_equal(yk_source_init(&s, &none, 0, true, &e), YK_DATA);
     assert_non_null(strstr(e.text, "'none' has no test examples"));
-    assert_int_equal(yk_source_init(&s, &set, 0, 0, true, &e), YK_USAGE);
     yk_source_release(&s);
     yk_source_release(NULL);
 }
@@ -156,11 +242,11 @@ static void test_is_quick(void **state)
     const struct yk_dataset mnist = {.name = "mnist", .split = "train", .rows = 60000};
     double best = 1;
     struct yk_source s;
-    assert_int_equal(yk_source_init(&s, &mnist, 60000, 1, true, NULL), YK_OK);
+    assert_int_equal(yk_source_init(&s, &mnist, 1, true, NULL), YK_OK);
     for (int i = 0; i < 20; i++) {
         struct yk_batch b;
         double start = yk_now();
-        yk_source_next(&s, &b);
+        yk_source_at(&s, (uint64_t)i * 60000, 60, UINT64_MAX, &b);
         double took = yk_now() - start;
         best = took < best ? took : best;
     }
@@ -172,7 +258,8 @@ static void test_is_quick(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_row_once), cmocka_unit_test(test_file_order), cmocka_unit_test(test_seek_is_walking),
+        cmocka_unit_test(test_every_row_once), cmocka_unit_test(test_file_order), cmocka_unit_test(test_any_position),
+        cmocka_unit_test(test_ahead),          cmocka_unit_test(test_two_epochs), cmocka_unit_test(test_threads),
         cmocka_unit_test(test_unbiased),       cmocka_unit_test(test_refuses),    cmocka_unit_test(test_is_quick),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -66,3 +66,16 @@ yk_code yk_kernels_pick(const char *name, const struct yk_kernels **out, struct 
     *out = best;
     return YK_OK;
 }
+
+unsigned yk_kernels_rank(const char *name)
+{
+    unsigned k = sizeof SETS / sizeof SETS[0] - 1;
+    while (k > 0 && strcmp(SETS[k].kernels->name, name) != 0)
+        k--;
+    return k;
+}
+
+const char *yk_kernels_name(unsigned rank)
+{
+    return SETS[rank < sizeof SETS / sizeof SETS[0] ? rank : 0].kernels->name;
+}

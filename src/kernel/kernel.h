@@ -54,6 +54,10 @@ struct yk_kernels {
 /* "auto" or the name of a set. YK_USAGE if there is none of that name or this CPU cannot run it. */
 yk_code yk_kernels_pick(const char *name, const struct yk_kernels **out, struct yk_error *e);
 
+/* Sets in the order of what they need, whatever this CPU can: machines compare these to find what all of them can run. */
+unsigned yk_kernels_rank(const char *name); /* 0 (plain) for a name that is none */
+const char *yk_kernels_name(unsigned rank);
+
 /* The i-th set that this CPU can run, best last; NULL past the end. Tests and benchmarks walk it. */
 const struct yk_kernels *yk_kernels_at(unsigned i);
 

@@ -192,12 +192,12 @@ yk_code yk_run_load(const struct yk_run *r, const char *name, json_t **value, st
     return rc == YK_OK ? yk_json_load(path, value, e) : rc;
 }
 
-yk_code yk_run_save_ranks(const struct yk_run *r, struct yk_error *e)
+yk_code yk_run_save_ranks(const struct yk_run *r, const struct yk_rank *rank, unsigned n, struct yk_error *e)
 {
-    char host[256] = "localhost";
-    gethostname(host, sizeof host - 1);
-    json_t *ranks =
-        json_pack("{s:[{s:i, s:s, s:s, s:i}]}", "ranks", "rank", 0, "role", "worker", "host", host, "pid", (int)getpid());
+    json_t *list = json_array(), *ranks = json_pack("{s:o}", "ranks", list);
+    for (unsigned i = 0; i < n; i++)
+        json_array_append_new(list, json_pack("{s:i, s:s, s:s, s:i}", "rank", (int)i, "role", rank[i].role, "host", rank[i].host,
+                                              "pid", rank[i].pid));
     if (ranks == NULL)
         return yk_fail_memory(e, 0);
     yk_code rc = yk_run_save(r, "ranks.json", ranks, e);

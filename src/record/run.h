@@ -33,7 +33,12 @@ yk_code yk_run_path(const struct yk_run *r, const char *name, char out[YK_PATH_M
 yk_code yk_run_save(const struct yk_run *r, const char *name, const json_t *value, struct yk_error *e);
 yk_code yk_run_load(const struct yk_run *r, const char *name, json_t **value, struct yk_error *e);
 
-/* ranks.json for a single process: [{"rank":0,"role":"worker","host":...,"pid":...}] under the key "ranks". */
-yk_code yk_run_save_ranks(const struct yk_run *r, struct yk_error *e);
+struct yk_rank {
+    const char *role; /* "ps" or "worker" */
+    char host[64];
+    int pid;
+};
+/* ranks.json: {"ranks": [{"rank":0,"role":"worker","host":...,"pid":...}, ...]} */
+yk_code yk_run_save_ranks(const struct yk_run *r, const struct yk_rank *rank, unsigned n, struct yk_error *e);
 
 #endif

@@ -202,19 +202,25 @@ static void test_save_and_load(void **state)
     struct yk_run r;
     struct yk_error e;
     json_t *v;
-    char path[YK_PATH_MAX], host[256] = "";
+    char path[YK_PATH_MAX], host[64] = "";
     gethostname(host, sizeof host - 1);
+    struct yk_rank ranks[3] = {{.role = "ps", .host = "n0", .pid = 7},
+                               {.role = "worker", .pid = (int)getpid()},
+                               {.role = "worker", .host = "n1", .pid = 9}};
+    memcpy(ranks[1].host, host, sizeof host);
     assert_int_equal(yk_run_create(&r, "run", "softmax", "local", NULL), YK_OK);
     assert_int_equal(yk_run_path(&r, "log.txt", path, NULL), YK_OK);
     assert_string_equal(path, "run/log.txt");
-    assert_int_equal(yk_run_save_ranks(&r, &e), YK_OK);
+    assert_int_equal(yk_run_save_ranks(&r, ranks, 3, &e), YK_OK);
     assert_int_equal(yk_run_load(&r, "ranks.json", &v, &e), YK_OK);
-    json_t *rank = json_array_get(json_object_get(v, "ranks"), 0);
-    assert_int_equal(json_array_size(json_object_get(v, "ranks")), 1);
-    assert_int_equal(json_integer_value(json_object_get(rank, "rank")), 0);
-    assert_string_equal(json_string_value(json_object_get(rank, "role")), "worker");
-    assert_string_equal(json_string_value(json_object_get(rank, "host")), host);
-    assert_int_equal(json_integer_value(json_object_get(rank, "pid")), getpid());
+    assert_int_equal(json_array_size(json_object_get(v, "ranks")), 3);
+    for (int i = 0; i < 3; i++) {
+        const json_t *rank = json_array_get(json_object_get(v, "ranks"), (size_t)i);
+        assert_int_equal(json_integer_value(json_object_get(rank, "rank")), i);
+        assert_string_equal(json_string_value(json_object_get(rank, "role")), ranks[i].role);
+        assert_string_equal(json_string_value(json_object_get(rank, "host")), ranks[i].host);
+        assert_int_equal(json_integer_value(json_object_get(rank, "pid")), ranks[i].pid);
+    }
     json_decref(v);
     assert_int_equal(yk_run_load(&r, "summary.json", &v, &e), YK_DATA);
     yk_run_close(&r);

@@ -5,8 +5,8 @@
 #ifndef YK_STRATEGY_OWNER_H
 #define YK_STRATEGY_OWNER_H
 
-#include "base/error.h"
 #include "optim/optim.h"
+#include "strategy/shard.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -18,19 +18,29 @@ struct yk_owner {
     struct yk_update update; /* lr, scale and step of the update in progress, and the optimizer's constants */
     size_t lo, hi;           /* the range of the flat parameters */
     float *weights;          /* the flat parameters (of which [lo, hi) are ours) */
-    float *slot[YK_SLOTS];   /* (hi - lo) each; optimizer state */
-    uint64_t step;           /* updates applied: the global step */
+    float *slot[YK_SLOTS];   /* the optimizer's state, laid out as the parameters */
+    uint64_t step;           /* updates applied: owner 0's is the global step */
 };
 
-/* `weights` stays the caller's. The constants of `update` (momentum, beta2, eps) are taken over. */
-yk_code yk_owner_init(struct yk_owner *o, const struct yk_optimizer_ops *optimizer, const struct yk_schedule *schedule, double lr,
-                      const struct yk_update *update, float *weights, size_t lo, size_t hi, struct yk_error *e);
-void yk_owner_release(struct yk_owner *o);
+/* How every owner of a run updates. */
+struct yk_recipe {
+    const struct yk_optimizer_ops *optimizer;
+    struct yk_schedule schedule;
+    double lr;
+    struct yk_update constants; /* momentum, beta2, eps */
+};
 
-/* An update over `examples` examples begins: fixes rate and scale. */
-void yk_owner_begin(struct yk_owner *o, uint32_t examples);
-/* Apply grad[lo, hi) (a sum over the examples); ranges of one update must not overlap. */
-void yk_owner_apply(struct yk_owner *o, const float *grad, size_t lo, size_t hi);
+/* First float of owner k of n; its last is where k+1 begins. On lines of 64 bytes, so that no two owners share one. */
+size_t yk_owner_at(unsigned k, unsigned n, size_t count);
+
+/* `weights` and the optimizer's `slot`s, both for all parameters, stay the caller's. */
+void yk_owner_init(struct yk_owner *o, const struct yk_recipe *recipe, float *weights, float *const *slot, size_t lo, size_t hi);
+
+/* Apply grad[lo, hi) (a sum over `examples` examples) to w[lo, hi); ranges of one update must not overlap. `grad` is indexed by flat
+ * position from `origin` on. */
+void yk_owner_apply(struct yk_owner *o, const float *grad, size_t origin, size_t lo, size_t hi, uint32_t examples);
+/* Add the blocks, which cover the shards [0, v), over the tree, and apply the sum to the whole range. */
+void yk_owner_apply_blocks(struct yk_owner *o, const struct yk_block *block, uint32_t v, uint32_t examples);
 /* All ranges have been applied: the step counts. */
 void yk_owner_finish(struct yk_owner *o);
 

@@ -1,0 +1,210 @@
+/* clock.c - see clock.h. */
+#include "strategy/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define QUOTE(name) #name,
+static const char *const MODES[] = {YK_MODES(QUOTE)};
+
+const char *yk_mode_name(enum yk_mode mode)
+{
+    return MODES[mode];
+}
+
+bool yk_mode_find(const char *name, enum yk_mode *out)
+{
+    for (unsigned i = 0; i < YK_MODE_COUNT; i++)
+        if (strcmp(MODES[i], name) == 0) {
+            *out = (enum yk_mode)i;
+            return true;
+        }
+    return false;
+}
+
+yk_code yk_clock_init(struct yk_clock *c, const struct yk_rule *rule, uint64_t position, unsigned left, struct yk_error *e)
+{
+    *c = (struct yk_clock){.rule = rule, .position = position, .alive = rule->workers};
+    yk_code rc = yk_deal_init(&c->deal, rule->rows, rule->batch, 2 * rule->workers + rule->need + left, e);
+    if (rc != YK_OK)
+        return rc;
+    c->deal.next = position;
+    c->deal.one_epoch = rule->fresh;
+    c->member = calloc(rule->workers, sizeof *c->member);
+    if (c->member == NULL) {
+        yk_clock_release(c);
+        return yk_fail_memory(e, rule->workers * sizeof *c->member);
+    }
+    for (unsigned w = 0; w < rule->workers; w++)
+        c->member[w] = (struct yk_member){.alive = true, .task = YK_NO_PART, .ahead = YK_NO_PART};
+    return YK_OK;
+}
+
+void yk_clock_release(struct yk_clock *c)
+{
+    yk_deal_release(&c->deal);
+    free(c->member);
+    *c = (struct yk_clock){0};
+}
+
+void yk_clock_limit(struct yk_clock *c, uint64_t step)
+{
+    const struct yk_rule *r = c->rule;
+    if (r->last_step == UINT64_MAX || r->held) /* where a step takes several parts it is the step that ends the run */
+        return;
+    uint64_t left = r->last_step > step ? r->last_step - step : 0;
+    left -= left < c->deal.backs ? left : c->deal.backs;
+    c->deal.end = yk_deal_after(&c->deal, c->deal.next, left);
+}
+
+void yk_clock_span(const struct yk_clock *c, unsigned w, uint32_t *first, uint32_t *last)
+{
+    unsigned before = 0;
+    for (unsigned i = 0; i < w; i++)
+        before += c->member[i].alive;
+    *first = yk_shard_of(before, c->alive, c->rule->shards);
+    *last = yk_shard_of(before + 1, c->alive, c->rule->shards);
+}
+
+/* Pushes of the slowest worker, those left out for whom there is no work. */
+static uint64_t slowest(const struct yk_clock *c, unsigned w)
+{
+    uint64_t least = c->member[w].done;
+    for (unsigned i = 0; i < c->rule->workers; i++) {
+        const struct yk_member *m = &c->member[i];
+        if (m->alive && !m->stopped && !m->idle && m->done < least)
+            least = m->done;
+    }
+    return least;
+}
+
+/* A part for w: a promised one, a new one, or, where a step waits for parts that others hold, a copy of the one held longest. */
+static uint64_t part_for(struct yk_clock *c, struct yk_member *m)
+{
+    uint64_t id = m->ahead;
+    m->ahead = YK_NO_PART;
+    if (id == YK_NO_PART)
+        id = yk_deal_take(&c->deal);
+    if (id == YK_NO_PART && c->rule->fresh && c->deal.outs > 0) {
+        id = c->deal.out[0];
+        for (unsigned i = 1; i < c->deal.outs; i++)
+            if (c->deal.out[i] < id)
+                id = c->deal.out[i];
+    }
+    return id;
+}
+
+bool yk_clock_next(struct yk_clock *c, unsigned w, uint64_t step, struct yk_task *out)
+{
+    const struct yk_rule *r = c->rule;
+    struct yk_member *m = &c->member[w];
+    *out = (struct yk_task){.step = step, .incarnation = m->incarnation, .ahead = YK_NO_PART, .last = 1};
+    if (!r->pooled) {
+        out->id = m->task = c->position;
+        out->examples = yk_deal_size(&c->deal, out->id);
+        uint64_t after = out->id + out->examples;
+        out->ahead = after % r->rows != 0 ? after : YK_NO_PART;
+        yk_clock_span(c, w, &out->first, &out->last);
+        return true;
+    }
+    if (r->staleness >= 0) {
+        uint64_t lead = m->done - slowest(c, w);
+        if (lead > (uint64_t)r->staleness)
+            return false;
+        if (lead > c->most_lead)
+            c->most_lead = lead;
+    }
+    m->task = part_for(c, m);
+    m->idle = m->task == YK_NO_PART;
+    if (m->idle)
+        return false;
+    if (!r->fresh)
+        m->ahead = yk_deal_take(&c->deal);
+    out->id = m->task;
+    out->ahead = m->ahead;
+    out->examples = yk_deal_size(&c->deal, out->id);
+    return true;
+}
+
+void yk_clock_applied(struct yk_clock *c, unsigned w, uint64_t id, uint64_t staleness, uint32_t examples, double loss)
+{
+    struct yk_member *m = &c->member[w];
+    yk_ledger_push(&m->ledger, staleness, examples, loss);
+    yk_ledger_push(&m->since, staleness, examples, loss);
+    m->done++;
+    m->task = YK_NO_PART;
+    if (c->rule->pooled)
+        yk_deal_done(&c->deal, id);
+}
+
+/* Does another living worker hold this part too? */
+static bool held_elsewhere(const struct yk_clock *c, unsigned w, uint64_t id)
+{
+    for (unsigned i = 0; i < c->rule->workers; i++)
+        if (i != w && c->member[i].alive && (c->member[i].task == id || c->member[i].ahead == id))
+            return true;
+    return false;
+}
+
+void yk_clock_dropped(struct yk_clock *c, unsigned w, uint64_t id)
+{
+    struct yk_member *m = &c->member[w];
+    m->ledger.dropped++;
+    m->since.dropped++;
+    if (!c->rule->pooled)
+        return; /* a batch of everybody's is done by everybody, again if need be */
+    if (m->task == id)
+        m->task = YK_NO_PART;
+    if (!held_elsewhere(c, w, id))
+        yk_deal_return(&c->deal, id);
+}
+
+void yk_clock_lose(struct yk_clock *c, unsigned w)
+{
+    struct yk_member *m = &c->member[w];
+    if (!m->alive)
+        return;
+    m->alive = false;
+    c->alive--;
+    c->waiting -= m->waiting;
+    m->waiting = false;
+    c->incarnation++;
+    const uint64_t held[] = {m->task, m->ahead};
+    m->task = m->ahead = YK_NO_PART;
+    for (unsigned i = 0; i < 2; i++)
+        if (held[i] != YK_NO_PART && !held_elsewhere(c, w, held[i]))
+            yk_deal_return(&c->deal, held[i]);
+    for (unsigned i = 0; !c->rule->pooled && i < c->rule->workers; i++)
+        c->member[i].incarnation = c->incarnation;
+}
+
+void yk_clock_join(struct yk_clock *c, unsigned w)
+{
+    struct yk_member *m = &c->member[w];
+    uint64_t done = UINT64_MAX;
+    for (unsigned i = 0; i < c->rule->workers; i++)
+        if (c->member[i].alive && c->member[i].done < done)
+            done = c->member[i].done;
+    c->incarnation++;
+    *m = (struct yk_member){.alive = true,
+                            .incarnation = c->incarnation,
+                            .task = YK_NO_PART,
+                            .ahead = YK_NO_PART,
+                            .done = done != UINT64_MAX ? done : m->done, /* as far as the slowest: it holds nobody up */
+                            .ledger = m->ledger,
+                            .since = m->since};
+    c->alive++;
+    for (unsigned i = 0; !c->rule->pooled && i < c->rule->workers; i++)
+        c->member[i].incarnation = c->incarnation;
+}
+
+bool yk_clock_over(const struct yk_clock *c)
+{
+    return c->rule->pooled && yk_deal_over(&c->deal);
+}
+
+unsigned yk_clock_need(const struct yk_clock *c)
+{
+    uint64_t left = yk_deal_left(&c->deal);
+    return left < c->rule->need ? (unsigned)left : c->rule->need;
+}

@@ -1,0 +1,266 @@
+/* deal_test.c - every part of an epoch is dealt and done exactly once, whatever comes back, and never from too far ahead. */
+#include "strategy/deal.h"
+
+#include "base/rng.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { ROWS = 103, BATCH = 10, PARTS = 11, MOST = 24 }; /* ten of 10 and one of 3 */
+
+static void deal_open(struct yk_deal *d, uint64_t rows, uint32_t batch, unsigned most)
+{
+    struct yk_error e;
+    assert_int_equal(yk_deal_init(d, rows, batch, most, &e), YK_OK);
+}
+
+/* One after the other: the ids are the positions, the last part is what is left. */
+static void test_in_order(void **state)
+{
+    (void)state;
+    struct yk_deal d;
+    deal_open(&d, ROWS, BATCH, MOST);
+    for (uint64_t epoch = 0; epoch < 3; epoch++)
+        for (uint64_t k = 0; k < PARTS; k++) {
+            uint64_t id = yk_deal_take(&d);
+            assert_int_equal(id, epoch * ROWS + k * BATCH);
+            assert_int_equal(yk_deal_size(&d, id), k + 1 < PARTS ? BATCH : 3);
+            assert_true(yk_deal_is_out(&d, id));
+            assert_int_equal(yk_deal_left(&d), PARTS - k);
+            yk_deal_done(&d, id);
+            assert_false(yk_deal_is_out(&d, id));
+            assert_false(yk_deal_over(&d));
+        }
+    yk_deal_release(&d);
+    yk_deal_release(&d);
+
+    deal_open(&d, ROWS, ROWS, MOST); /* one part an epoch, and parts of one example */
+    assert_true(yk_deal_size(&d, 0) == ROWS && yk_deal_size(&d, ROWS) == ROWS);
+    yk_deal_release(&d);
+    deal_open(&d, 3, 1, MOST);
+    for (uint64_t id = 0; id < 3; id++)
+        assert_int_equal(yk_deal_take(&d), id);
+    yk_deal_release(&d);
+}
+
+/* What came back is dealt before anything new, oldest first, and belongs to the epoch it was of. */
+static void test_returns(void **state)
+{
+    (void)state;
+    struct yk_deal d;
+    deal_open(&d, ROWS, BATCH, MOST);
+    for (int i = 0; i < 5; i++)
+        yk_deal_take(&d); /* 0 .. 40 */
+    yk_deal_return(&d, 30);
+    yk_deal_return(&d, 10);
+    assert_false(yk_deal_is_out(&d, 10));
+    assert_int_equal(yk_deal_left(&d), PARTS);
+    yk_deal_return(&d, 10); /* it is not out any more: not twice */
+    yk_deal_return(&d, 50); /* nor is what was never dealt */
+    assert_int_equal(d.backs, 2);
+    assert_int_equal(yk_deal_take(&d), 10);
+    yk_deal_done(&d, 0);
+    assert_int_equal(yk_deal_take(&d), 30);
+    assert_int_equal(yk_deal_take(&d), 50);
+    yk_deal_done(&d, 0); /* done already: harmless */
+    assert_int_equal(yk_deal_left(&d), PARTS - 1);
+    for (uint64_t id = 60; id < ROWS; id += BATCH)
+        assert_int_equal(yk_deal_take(&d), id);
+    assert_int_equal(yk_deal_take(&d), ROWS); /* the next epoch has begun, */
+    yk_deal_return(&d, 100);
+    assert_int_equal(yk_deal_take(&d), 100); /* and the partial one of the last comes first still */
+    assert_int_equal(yk_deal_size(&d, 100), 3);
+    yk_deal_release(&d);
+}
+
+/* A part that an earlier start had not finished. */
+static void test_restored(void **state)
+{
+    (void)state;
+    struct yk_deal d;
+    deal_open(&d, ROWS, BATCH, MOST);
+    d.next = ROWS + 20;
+    yk_deal_add(&d, ROWS + 10);
+    yk_deal_add(&d, 100);
+    yk_deal_add(&d, ROWS);
+    assert_int_equal(yk_deal_left(&d), 1); /* of the oldest epoch that is not done */
+    assert_int_equal(yk_deal_take(&d), 100);
+    assert_int_equal(yk_deal_take(&d), ROWS);
+    assert_int_equal(yk_deal_take(&d), ROWS + 10);
+    assert_int_equal(yk_deal_take(&d), ROWS + 20);
+    yk_deal_done(&d, 100);
+    assert_int_equal(yk_deal_left(&d), PARTS);
+    yk_deal_release(&d);
+}
+
+/* Two shuffled orders are in memory: nothing of epoch e + 2 while anything of e is not done, be it out or back. */
+static void test_two_epochs(void **state)
+{
+    (void)state;
+    struct yk_deal d;
+    deal_open(&d, ROWS, BATCH, 64);
+    assert_int_equal(yk_deal_take(&d), 0); /* somebody keeps this one */
+    for (int k = 1; k < 2 * PARTS; k++) {
+        uint64_t id = yk_deal_take(&d);
+        assert_int_not_equal(id, YK_NO_PART);
+        yk_deal_done(&d, id);
+    }
+    assert_int_equal(d.next, 2 * ROWS);
+    assert_int_equal(yk_deal_take(&d), YK_NO_PART);
+    assert_int_equal(yk_deal_left(&d), 1);
+    yk_deal_return(&d, 0);
+    assert_int_equal(yk_deal_take(&d), 0); /* what is back may always be dealt */
+    assert_int_equal(yk_deal_take(&d), YK_NO_PART);
+    yk_deal_done(&d, 0);
+    assert_int_equal(yk_deal_take(&d), 2 * ROWS);
+    yk_deal_release(&d);
+}
+
+/* A synchronous step belongs to one epoch: none of the next before this one is done. */
+static void test_one_epoch(void **state)
+{
+    (void)state;
+    struct yk_deal d;
+    deal_open(&d, ROWS, BATCH, MOST);
+    d.one_epoch = true;
+    for (int k = 0; k < PARTS; k++)
+        assert_int_equal(yk_deal_take(&d), k * BATCH);
+    assert_int_equal(yk_deal_take(&d), YK_NO_PART);
+    for (uint64_t id = 10; id < ROWS; id += BATCH)
+        yk_deal_done(&d, id);
+    assert_int_equal(yk_deal_take(&d), YK_NO_PART);
+    yk_deal_done(&d, 0);
+    assert_int_equal(yk_deal_left(&d), PARTS);
+    assert_int_equal(yk_deal_take(&d), ROWS);
+    yk_deal_release(&d);
+}
+
+static void test_most(void **state)
+{
+    (void)state;
+    struct yk_deal d;
+    deal_open(&d, ROWS, BATCH, 3);
+    for (int i = 0; i < 3; i++)
+        assert_int_not_equal(yk_deal_take(&d), YK_NO_PART);
+    assert_int_equal(yk_deal_take(&d), YK_NO_PART);
+    yk_deal_return(&d, 10);
+    assert_int_equal(yk_deal_take(&d), 10);
+    yk_deal_done(&d, 20);
+    assert_int_equal(yk_deal_take(&d), 30);
+    yk_deal_release(&d);
+}
+
+/* The end of so many parts, counted by walking; and a deal that ends there deals exactly so many, then is over. */
+static void test_limits(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t rows;
+        uint32_t batch;
+    } SHAPE[] = {{ROWS, BATCH}, {100, 10}, {7, 7}, {7, 1}, {1003, 1002}};
+    for (size_t i = 0; i < sizeof SHAPE / sizeof SHAPE[0]; i++)
+        for (uint64_t from = 0; from < 2 * SHAPE[i].rows; from += 1 + SHAPE[i].rows / 13)
+            for (uint64_t steps = 0; steps < 40; steps++) {
+                struct yk_deal d;
+                deal_open(&d, SHAPE[i].rows, SHAPE[i].batch, 8);
+                d.next = from;
+                uint64_t end = yk_deal_after(&d, from, steps), dealt = 0, at = from;
+                for (uint64_t k = 0; k < steps; k++)
+                    at += yk_deal_size(&d, at);
+                assert_int_equal(end, at);
+                d.end = end;
+                for (uint64_t id; (id = yk_deal_take(&d)) != YK_NO_PART; dealt++) {
+                    assert_false(yk_deal_over(&d));
+                    yk_deal_done(&d, id);
+                }
+                assert_int_equal(dealt, steps);
+                assert_true(yk_deal_over(&d));
+                yk_deal_release(&d);
+            }
+    struct yk_deal d;
+    deal_open(&d, 60000, 1, 8);
+    assert_true(yk_deal_after(&d, 59999, UINT64_MAX) == UINT64_MAX - 1); /* more than there are numbers is as far as they go */
+    yk_deal_release(&d);
+}
+
+/* Over only when nothing is out and nothing is back. */
+static void test_over(void **state)
+{
+    (void)state;
+    struct yk_deal d;
+    deal_open(&d, ROWS, BATCH, MOST);
+    d.end = yk_deal_after(&d, 0, 2);
+    assert_false(yk_deal_over(&d));
+    assert_int_equal(yk_deal_take(&d), 0);
+    assert_int_equal(yk_deal_take(&d), 10);
+    assert_int_equal(yk_deal_take(&d), YK_NO_PART);
+    assert_false(yk_deal_over(&d));
+    yk_deal_done(&d, 0);
+    yk_deal_return(&d, 10);
+    assert_false(yk_deal_over(&d));
+    assert_int_equal(yk_deal_take(&d), 10); /* the limit is for new ones */
+    yk_deal_done(&d, 10);
+    assert_true(yk_deal_over(&d));
+    yk_deal_release(&d);
+}
+
+/* Anything may happen to parts that are out; at the end of it each was done once in its epoch, and no epoch began too early. */
+static void test_at_random(void **state)
+{
+    (void)state;
+    enum { EPOCHS = 30 };
+    struct yk_rng r;
+    yk_rng_init(&r, 21, 0, 0, 0);
+    for (int one = 0; one < 2; one++) {
+        static unsigned done[EPOCHS * ROWS];
+        struct yk_deal d;
+        uint64_t out[MOST], total = 0;
+        unsigned outs = 0;
+        memset(done, 0, sizeof done);
+        deal_open(&d, ROWS, BATCH, MOST);
+        d.one_epoch = one != 0;
+        d.end = EPOCHS * ROWS;
+        for (int i = 0; i < 1000000 && !yk_deal_over(&d); i++) {
+            if (outs < MOST && yk_rng_below(&r, 2) == 0) {
+                uint64_t id = yk_deal_take(&d), oldest = UINT64_MAX;
+                for (unsigned k = 0; k < outs; k++)
+                    oldest = out[k] / ROWS < oldest ? out[k] / ROWS : oldest;
+                if (id == YK_NO_PART)
+                    continue;
+                assert_true(outs == 0 || id / ROWS <= oldest + (one ? 0 : 1));
+                out[outs++] = id;
+            } else if (outs > 0) {
+                unsigned k = yk_rng_below(&r, outs);
+                uint64_t id = out[k];
+                out[k] = out[--outs];
+                if (yk_rng_below(&r, 3) == 0) {
+                    yk_deal_return(&d, id);
+                    continue;
+                }
+                yk_deal_done(&d, id);
+                for (uint32_t e = 0; e < yk_deal_size(&d, id); e++)
+                    done[id + e]++;
+                total += yk_deal_size(&d, id);
+            }
+        }
+        assert_true(yk_deal_over(&d));
+        assert_int_equal(total, EPOCHS * ROWS);
+        for (size_t i = 0; i < EPOCHS * ROWS; i++)
+            assert_int_equal(done[i], 1);
+        yk_deal_release(&d);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_in_order),   cmocka_unit_test(test_returns),   cmocka_unit_test(test_restored),
+        cmocka_unit_test(test_two_epochs), cmocka_unit_test(test_one_epoch), cmocka_unit_test(test_most),
+        cmocka_unit_test(test_limits),     cmocka_unit_test(test_over),      cmocka_unit_test(test_at_random),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

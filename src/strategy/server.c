@@ -1,0 +1,517 @@
+/* server.c - an owner's end of the wire; see server.h, and strategy.h for the messages.
+ * Where a step needs one push (local, async, ssp) a range is applied the moment it is here. Otherwise pushes are *held* (push.h) until
+ * their step is complete. */
+#include "strategy/server.h"
+
+#include "strategy/server_parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+unsigned yk_server_worker(const struct yk_server *s, int endpoint)
+{
+    return (unsigned)(endpoint - s->comm->owners);
+}
+
+static size_t range_bytes(const struct yk_server *s)
+{
+    return (s->owner.hi - s->owner.lo) * sizeof(float);
+}
+
+void yk_server_send(struct yk_server *s, int endpoint, struct yk_note *n, const void *data, size_t bytes)
+{
+    n->from = (uint16_t)s->index;
+    n->to = (uint16_t)endpoint;
+    yk_comm_send(s->comm, n, data, bytes, &s->sending);
+}
+
+void yk_server_tell(struct yk_server *s, struct yk_note *n, const void *data, size_t bytes)
+{
+    for (int k = 1; k < s->comm->owners; k++)
+        yk_server_send(s, k, n, data, bytes);
+}
+
+/* The parameters of the range to worker w. In threads all read the same ones, unless they change under them (async). */
+static void reply(struct yk_server *s, unsigned w, struct yk_note *n)
+{
+    bool carries = !s->comm->shared || (s->rule->pooled && !s->rule->fresh);
+    n->kind = YK_REPLY;
+    n->lo = s->owner.lo;
+    yk_server_send(s, yk_worker_endpoint(s->comm, (int)w), n, carries ? s->owner.weights + s->owner.lo : NULL,
+                   carries ? range_bytes(s) : 0);
+}
+
+void yk_server_reply_owed(struct yk_server *s)
+{
+    for (unsigned w = 0; s->ready && w < s->rule->workers; w++)
+        if (s->owed[w]) {
+            struct yk_note n = {.step = s->owner.step};
+            s->owed[w] = false;
+            reply(s, w, &n);
+        }
+}
+
+/* --- pushes --- */
+
+/* With whole batches a new incarnation is one of everybody: what has come for the open step is forgotten and comes again. */
+void yk_server_see(struct yk_server *s, uint32_t incarnation)
+{
+    if (s->rule->pooled || incarnation <= s->least[0])
+        return;
+    for (unsigned w = 0; w < s->rule->workers; w++)
+        s->least[w] = incarnation;
+    yk_pushes_forget(&s->table);
+}
+
+static bool counts(const struct yk_server *s, const struct yk_note *n)
+{
+    return !s->halted && n->incarnation >= s->least[yk_server_worker(s, n->from)] &&
+           (!s->rule->fresh || n->step == s->owner.step);
+}
+
+static void *place_push(struct yk_server *s, const struct yk_note *n)
+{
+    yk_server_see(s, n->incarnation);
+    return counts(s, n) ? yk_pushes_place(&s->table, yk_server_worker(s, n->from), n) : NULL;
+}
+
+/* --- owner 0: answers, and what the watcher wants --- */
+
+static void maybe_end(struct yk_server *s);
+
+static void send_task(struct yk_server *s, unsigned w, const struct yk_task *t)
+{
+    struct yk_note n = {.step = t->step,
+                        .id = t->id,
+                        .word = t->ahead,
+                        .examples = t->examples,
+                        .first = t->first,
+                        .last = t->last,
+                        .incarnation = t->incarnation};
+    reply(s, w, &n);
+}
+
+/* A worker whose push is held waits with it for its step. With backups, when all wait because too few are left, each takes a further
+ * part of the same step. */
+static bool holds_push(const struct yk_server *s, const struct yk_member *m)
+{
+    return s->rule->held && m->task != YK_NO_PART && (!s->rule->pooled || s->clock->waiting < s->clock->alive);
+}
+
+/* Everybody who waits and may go on gets its next task; at the end, the word that it is over. */
+void yk_server_go_on(struct yk_server *s)
+{
+    struct yk_clock *c = s->clock;
+    if (s->holding || !s->ready || (s->replace.wanted && !c->stopping))
+        return maybe_end(s);
+    for (unsigned w = 0; c->waiting > 0 && w < s->rule->workers; w++) {
+        struct yk_member *m = &c->member[w];
+        struct yk_task t;
+        if (!m->waiting || (!c->stopping && holds_push(s, m)) || (!c->stopping && !yk_clock_next(c, w, s->owner.step, &t)))
+            continue;
+        m->waiting = false;
+        c->waiting--;
+        if (c->stopping) {
+            struct yk_note n = {.kind = YK_REPLY, .step = s->owner.step, .flags = YK_STOP_FLAG};
+            m->stopped = true;
+            yk_server_send(s, yk_worker_endpoint(s->comm, (int)w), &n, NULL, 0);
+        } else {
+            send_task(s, w, &t);
+        }
+    }
+    maybe_end(s);
+}
+
+static bool elsewhere(const struct yk_server *s) /* does another process own a part? */
+{
+    return !s->comm->shared && s->comm->owners > 1;
+}
+
+/* Over once everybody who lives has been told so; then the state is fetched for a last time. A new worker is waited for the same way. */
+static void maybe_end(struct yk_server *s)
+{
+    struct yk_clock *c = s->clock;
+    unsigned stopped = 0;
+    if (s->replace.wanted && !s->replace.called && !c->stopping && c->waiting == c->alive && !s->gathering)
+        s->replace.called = true; /* whoever runs the message loop sees it */
+    for (unsigned w = 0; w < s->rule->workers; w++)
+        stopped += c->member[w].alive && c->member[w].stopped;
+    if (!c->stopping || s->ended || s->gathering || stopped < c->alive)
+        return;
+    if (!s->halted && elsewhere(s)) {
+        s->halted = true;
+        yk_server_gather(s);
+    } else {
+        s->halted = s->ended = true;
+    }
+}
+
+void yk_server_look(struct yk_server *s, enum yk_verdict verdict)
+{
+    switch (verdict) {
+    case YK_GO:
+        break;
+    case YK_LOOK:
+        if (s->gathering)
+            break;
+        s->holding = s->rule->fresh; /* a step of everybody: nothing moves before it has been seen */
+        yk_server_gather(s);
+        break;
+    case YK_LEAVE:
+        s->halted = true;
+        s->clock->stopping = true;
+        break;
+    case YK_HALT:
+        s->clock->stopping = true;
+        break;
+    }
+}
+
+static void stepped(struct yk_server *s, uint32_t examples, double loss)
+{
+    const struct yk_stepped now = {.step = s->owner.step, .examples = examples, .loss = loss};
+    if (!s->rule->pooled)
+        s->clock->position += examples;
+    yk_server_look(s, s->watcher.stepped(s->watcher.arg, &now));
+}
+
+/* --- a step is complete --- */
+
+static int by_first(const void *a, const void *b)
+{
+    const struct yk_block *x = a, *y = b;
+    return x->first < y->first ? -1 : x->first > y->first;
+}
+
+/* All shards are here: add, apply, count. */
+static void close_batch(struct yk_server *s)
+{
+    uint32_t n = 0, examples = 0;
+    double loss = 0;
+    for (unsigned i = 0; i < s->table.n; i++) {
+        const struct yk_push *p = &s->table.push[i];
+        if (!p->used)
+            continue;
+        s->block[n++] = (struct yk_block){.first = p->first, .last = p->last, .sum = p->sum, .origin = p->origin};
+        examples += p->examples;
+        loss += p->loss;
+    }
+    qsort(s->block, n, sizeof *s->block, by_first);
+    yk_owner_apply_blocks(&s->owner, s->block, s->rule->shards, examples);
+    yk_owner_finish(&s->owner);
+    for (unsigned w = 0; s->clock != NULL && w < s->rule->workers; w++) { /* a worker's push may be several sums */
+        uint32_t mine = 0;
+        double lost = 0;
+        for (unsigned i = 0; i < s->table.n; i++)
+            if (s->table.push[i].used && s->table.push[i].worker == w) {
+                mine += s->table.push[i].examples;
+                lost += s->table.push[i].loss;
+            }
+        if (s->clock->member[w].alive)
+            yk_clock_applied(s->clock, w, s->clock->position, 0, mine, lost);
+    }
+    yk_pushes_forget(&s->table);
+    if (s->clock != NULL) {
+        stepped(s, examples, loss);
+        yk_server_go_on(s);
+    } else {
+        yk_server_reply_owed(s);
+    }
+}
+
+static int by_id(const void *a, const void *b)
+{
+    const struct yk_set_entry *x = a, *y = b;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+/* With backups: apply exactly these pushes, in the order of their parts, whatever else is here. */
+static void close_set(struct yk_server *s, const struct yk_set_entry *set, unsigned n)
+{
+    uint32_t examples = 0;
+    double loss = 0;
+    for (unsigned k = 0; k < n; k++)
+        for (unsigned i = 0; i < s->table.n; i++) {
+            const struct yk_push *p = &s->table.push[i];
+            if (!p->used || !p->whole || p->worker != set[k].worker || p->id != set[k].id)
+                continue;
+            s->block[k] = (struct yk_block){.first = k, .last = k + 1, .sum = p->sum, .origin = p->origin};
+            examples += p->examples;
+            loss += p->loss;
+            s->applied[p->worker]++;
+            if (s->clock != NULL)
+                yk_clock_applied(s->clock, p->worker, p->id, 0, p->examples, p->loss);
+        }
+    yk_owner_apply_blocks(&s->owner, s->block, n, examples);
+    yk_owner_finish(&s->owner);
+    if (s->clock == NULL) {
+        yk_pushes_forget(&s->table);
+        yk_server_reply_owed(s);
+        return;
+    }
+    for (unsigned i = 0; i < s->table.n; i++) { /* whole, but one too many */
+        const struct yk_push *p = &s->table.push[i];
+        bool in = false;
+        for (unsigned k = 0; k < n; k++)
+            in = in || (p->worker == set[k].worker && p->id == set[k].id);
+        if (p->used && p->whole && !in)
+            yk_clock_dropped(s->clock, p->worker, p->id);
+    }
+    yk_pushes_forget(&s->table);
+    stepped(s, examples, loss);
+    yk_server_go_on(s);
+}
+
+/* Owner 0: is the set complete? A push is in it when every owner has all of it, so that no set can be torn. The list stays where it is
+ * until all owners have acted on it: nobody pushes for the next step before. */
+void yk_server_try_set(struct yk_server *s)
+{
+    unsigned n = 0, need = yk_clock_need(s->clock), others = s->comm->shared ? 0 : (unsigned)s->comm->owners - 1;
+    for (unsigned i = 0; i < s->table.n && n < need; i++) {
+        const struct yk_push *p = &s->table.push[i];
+        bool twice = false;
+        for (unsigned k = 0; k < n; k++)
+            twice = twice || s->set[k].id == p->id;
+        if (p->used && p->whole && yk_pushes_have(&s->table, p->worker, p->id, 0) >= others && !twice)
+            s->set[n++] = (struct yk_set_entry){.worker = p->worker, .id = p->id};
+    }
+    if (n == 0 || n < need)
+        return;
+    qsort(s->set, n, sizeof *s->set, by_id);
+    struct yk_note note = {.kind = YK_SET, .step = s->owner.step};
+    yk_server_tell(s, &note, s->set, n * sizeof *s->set);
+    close_set(s, s->set, n);
+}
+
+/* --- arrivals --- */
+
+/* A whole push that does not count: told to the ledger, and with backups its worker gets what it needs to go on. */
+static void drop(struct yk_server *s, const struct yk_note *n)
+{
+    unsigned w = yk_server_worker(s, n->from);
+    bool old = n->incarnation < s->least[w]; /* somebody who was lost, or a step that is done again: no answer */
+    if (s->clock != NULL) {
+        struct yk_member *m = &s->clock->member[w];
+        if (!s->halted)
+            yk_clock_dropped(s->clock, w, n->id);
+        if (!old && s->rule->pooled && m->alive) {
+            m->waiting = true;
+            s->clock->waiting++;
+            yk_server_go_on(s);
+        }
+    } else if (!old && s->rule->pooled) {
+        s->owed[w] = true;
+        yk_server_reply_owed(s);
+    }
+}
+
+/* One push is one step (or one of several owners' part of it): apply what is here, now. */
+static void apply_now(struct yk_server *s, const struct yk_note *n, const float *data)
+{
+    unsigned w = yk_server_worker(s, n->from);
+    yk_owner_apply(&s->owner, data, n->lo, n->lo, n->lo + n->bytes / sizeof(float), n->examples);
+    if (!(n->flags & YK_LAST_FLAG))
+        return;
+    uint64_t staleness = s->owner.step - n->step;
+    yk_owner_finish(&s->owner);
+    s->applied[w]++;
+    if (s->clock == NULL) {
+        s->owed[w] = true;
+        yk_server_reply_owed(s);
+        return;
+    }
+    struct yk_member *m = &s->clock->member[w];
+    yk_clock_applied(s->clock, w, n->id, s->rule->pooled ? staleness : 0, n->examples, n->loss);
+    m->waiting = true;
+    s->clock->waiting++;
+    stepped(s, n->examples, n->loss);
+    yk_server_go_on(s);
+}
+
+static void hold(struct yk_server *s, struct yk_push *p, const struct yk_note *n, const float *data, bool received)
+{
+    p->sum = received ? p->buffer : data - n->lo; /* where its worker, in this process, has it */
+    p->origin = received ? s->owner.lo : 0;
+    p->bytes += n->bytes;
+    p->examples = n->examples;
+    p->loss = n->loss;
+    if (p->bytes < range_bytes(s))
+        return;
+    p->whole = true;
+    unsigned w = p->worker;
+    s->table.covered += p->last - p->first;
+    if (n->flags & YK_LAST_FLAG) {
+        s->owed[w] = s->clock == NULL;
+        if (s->clock != NULL) {
+            s->clock->member[w].waiting = true;
+            s->clock->waiting++;
+        }
+    }
+    if (!s->rule->pooled && s->table.covered == s->rule->shards) {
+        close_batch(s);
+    } else if (s->rule->pooled && s->clock != NULL) {
+        yk_server_try_set(s);
+    } else if (s->rule->pooled && !s->comm->shared) {
+        struct yk_note have = {.kind = YK_HAVE, .step = n->step, .first = w, .id = n->id};
+        yk_server_send(s, 0, &have, NULL, 0);
+    }
+}
+
+static void arrive_push(struct yk_server *s, const struct yk_note *n, const float *data)
+{
+    yk_server_see(s, n->incarnation);
+    struct yk_push *p = data != NULL ? yk_pushes_around(&s->table, data) : NULL;
+    bool received = p != NULL;
+    if (received)
+        p->receiving--;
+    else if (s->rule->held && data != NULL && counts(s, n))
+        p = yk_pushes_find(&s->table, yk_server_worker(s, n->from), n);
+    bool mine = p != NULL && p->used && p->worker == yk_server_worker(s, n->from) && p->step == n->step && p->id == n->id;
+    if (!counts(s, n) || data == NULL || (p != NULL && !mine)) {
+        if (n->flags & YK_LAST_FLAG)
+            drop(s, n);
+        if (mine)
+            p->used = false;
+    } else if (s->rule->held) {
+        if (mine)
+            hold(s, p, n, data, received);
+    } else {
+        if (mine)
+            p->used = !(n->flags & YK_LAST_FLAG);
+        apply_now(s, n, data);
+    }
+}
+
+static void arrive_pull(struct yk_server *s, unsigned w)
+{
+    if (s->clock == NULL) {
+        s->owed[w] = true;
+        yk_server_reply_owed(s);
+    } else if (s->clock->member[w].alive && !s->clock->member[w].waiting) {
+        s->clock->member[w].waiting = true;
+        s->clock->waiting++;
+        yk_server_go_on(s);
+    }
+}
+
+static void *place(void *arg, const struct yk_note *n)
+{
+    struct yk_server *s = arg;
+    if (n->kind == YK_PUSH)
+        return place_push(s, n);
+    if (n->kind == YK_STATE && n->first <= s->owner.optimizer->slots)
+        return yk_server_state(s, n->first) + n->lo;
+    if (n->kind == YK_SET && n->bytes <= s->rule->need * sizeof *s->set)
+        return s->set;
+    if (n->kind == YK_ACCOUNT && n->bytes <= sizeof s->account_buffer)
+        return s->account_buffer;
+    if (n->kind == YK_END && n->bytes <= sizeof s->why)
+        return s->why;
+    return NULL;
+}
+
+static void arrive(void *arg, const struct yk_note *n, const void *data)
+{
+    struct yk_server *s = arg;
+    struct yk_note answer = {.kind = YK_COUNT, .first = n->first};
+    switch ((enum yk_kind)n->kind) {
+    case YK_PUSH:
+        arrive_push(s, n, data);
+        yk_server_answer(s);
+        break;
+    case YK_PULL:
+        arrive_pull(s, yk_server_worker(s, n->from));
+        break;
+    case YK_STATE:
+        yk_server_take_state(s, n);
+        break;
+    case YK_GATHER:
+        s->gather_at = n->step;
+        yk_server_answer(s);
+        break;
+    case YK_SET:
+        close_set(s, data, (unsigned)(n->bytes / sizeof *s->set));
+        yk_server_answer(s);
+        break;
+    case YK_HAVE:
+        if (n->step == s->owner.step) {
+            yk_pushes_have(&s->table, n->first, n->id, 1);
+            yk_server_try_set(s);
+        }
+        break;
+    case YK_FENCE:
+        s->least[n->first] = n->incarnation;
+        s->owed[n->first] = false;
+        answer.id = s->applied[n->first];
+        yk_server_send(s, 0, &answer, NULL, 0);
+        break;
+    case YK_COUNT:
+        yk_server_take_count(s, n);
+        break;
+    case YK_ACCOUNT:
+        s->accounts++;
+        if (data != NULL)
+            s->watcher.account(s->watcher.arg, yk_server_worker(s, n->from), data, n->bytes);
+        break;
+    case YK_REPLACE:
+        s->replace = (struct yk_replace){.wanted = true, .called = true, .worker = n->first};
+        break;
+    case YK_CLOSE:
+        s->closed = true;
+        s->clean = (n->flags & YK_LAST_FLAG) != 0;
+        break;
+    case YK_END:
+        s->failed = YK_LOST;
+        s->closed = true;
+        break;
+    case YK_REPLY:
+    case YK_AGAIN:
+    case YK_FENCED: /* a worker's */
+        break;
+    }
+}
+
+const struct yk_handler yk_server_handler = {.place = place, .arrive = arrive, .lost = yk_server_lost};
+
+/* --- from outside --- */
+
+yk_code yk_server_init(struct yk_server *s, struct yk_comm *comm, const struct yk_rule *rule, unsigned index,
+                       const struct yk_recipe *recipe, float *weights, float *const *slot, size_t count, struct yk_clock *clock,
+                       const struct yk_watcher *watcher, struct yk_error *e)
+{
+    unsigned workers = rule->workers, each = 1, shards = rule->pooled ? 1 : rule->shards;
+    *s = (struct yk_server){.comm = comm, .rule = rule, .index = index, .clock = clock, .gather_at = UINT64_MAX};
+    if (watcher != NULL)
+        s->watcher = *watcher;
+    yk_owner_init(&s->owner, recipe, weights, slot, yk_owner_at(index, rule->owners, count),
+                  yk_owner_at(index + 1, rule->owners, count));
+    s->ready = clock == NULL && comm->shared; /* others wait for their seed, owner 0 for its word to begin */
+    while (each < 26 && each < shards)        /* subtrees of one worker's span: two a level of the tree at most */
+        each++;
+    unsigned pushes = workers * each + rule->need + 1;
+    yk_code rc = yk_pushes_init(&s->table, pushes, s->owner.lo, s->owner.hi, e);
+    if (rc != YK_OK)
+        return rc;
+    s->block = calloc(pushes, sizeof *s->block);
+    s->least = calloc(workers, sizeof *s->least);
+    s->owed = calloc(workers, sizeof *s->owed);
+    s->applied = calloc(workers, sizeof *s->applied);
+    s->set = calloc(rule->need + 1, sizeof *s->set);
+    if (s->block == NULL || s->least == NULL || s->owed == NULL || s->applied == NULL || s->set == NULL) {
+        yk_server_release(s);
+        return yk_fail_memory(e, pushes * sizeof *s->block);
+    }
+    return YK_OK;
+}
+
+void yk_server_release(struct yk_server *s)
+{
+    yk_pushes_release(&s->table);
+    free(s->block);
+    free(s->least);
+    free(s->owed);
+    free(s->applied);
+    free(s->set);
+    *s = (struct yk_server){0};
+}

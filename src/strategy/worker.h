@@ -1,0 +1,94 @@
+/* worker.h - a worker's end of the wire, and what the step loop sees of it: pull, sink, commit.
+ *
+ *     while (yk_worker_pull(w, &task)) {               parameters fresh enough, and what to compute with them
+ *         for each shard of the task
+ *             model->step(..., yk_worker_sink(w, shard))   gradients leave as they are finished
+ *         yk_worker_commit(w, loss);                   the push is complete
+ *     }
+ *
+ * Sums of shards are added over the tree (shard.h) as far as this worker has its parts; each sum has a buffer of its own until the step is
+ * over, because in threads owners read it there. The last range that owner 0 needs is held back until commit, so that a batch counts
+ * only when everything else is on its way, and its loss goes with it.
+ * THREADS: pull, sink and commit belong to the worker's thread; its handler runs on any. */
+#ifndef YK_STRATEGY_WORKER_H
+#define YK_STRATEGY_WORKER_H
+
+#include "base/error.h"
+#include "param/param.h"
+#include "param/sink.h"
+#include "strategy/shard.h"
+#include "strategy/strategy.h"
+
+enum { YK_SUMS = 40 }; /* sums of one task and the depth of a tree, for 4096 shards */
+
+/* Where a worker's time goes, from a sample of its steps. */
+struct yk_phases {
+    uint64_t samples, steps;
+    double input, pull, compute, push; /* seconds over the sampled steps; pull is waiting for parameters */
+    double shuffle;                    /* seconds over all steps that begin an epoch: too few, and too long, to be sampled */
+    double seconds;                    /* the worker's life */
+    uint64_t sent, received;           /* bytes */
+    uint64_t rss;                      /* largest memory of its process */
+};
+
+struct yk_worker {
+    struct yk_sink sink; /* first, so that ready() finds its worker */
+    struct yk_comm *comm;
+    const struct yk_rule *rule;
+    unsigned index;
+    struct yk_params params; /* what the model reads: views as everybody's, `flat` the worker's own or all threads' */
+    float *fresh;            /* where parameters arrive: params.flat, or a second buffer while a step may have to be done again */
+    float *mine[2];          /* buffers that are this worker's */
+
+    /* what has arrived; under the endpoint's lock */
+    struct yk_task next;
+    unsigned replies; /* owners that have answered */
+    bool ordered;     /* owner 0 among them: `next` is valid */
+    bool started;     /* it ever was */
+    bool again;       /* the step has to be done once more, with the shards of `next` */
+    bool stop;        /* no further step */
+    bool fenced;      /* taken for dead */
+    bool closed;      /* the run is over for everybody... */
+    bool clean;       /* ... and nobody was lost */
+    bool meet;        /* all are to start a new worker */
+    unsigned newcomer;
+    yk_code failed; /* the job ends: owner 0 says so, */
+    bool orphaned;  /* or is itself lost */
+    char why[256];
+
+    /* the step under way */
+    struct yk_task task;
+    float *sum[YK_SUMS]; /* buffers: the sums that have been sent, then the open path through the tree */
+    unsigned sums;       /* how many are allocated */
+    unsigned base, top;  /* first buffer of the open subtree, and that of the current shard */
+    unsigned merges;     /* how far up the tree the current shard completes it */
+    uint32_t tree, end;  /* the open subtree: shards [tree, end) */
+    bool leaves;         /* the current shard is its last: ranges leave */
+    uint64_t *left;      /* (owners) bytes of this sum that each has still to get */
+    struct {             /* what is held back for commit */
+        bool any;
+        size_t lo, hi;
+    } held;
+    atomic_uint sending;
+    bool timed;
+    struct yk_phases phases;
+};
+
+extern const struct yk_handler yk_worker_handler;
+
+/* `params` are the process's. `own`: the worker needs a copy, because they change while it computes or live elsewhere. */
+yk_code yk_worker_init(struct yk_worker *w, struct yk_comm *comm, const struct yk_rule *rule, unsigned index,
+                       const struct yk_params *params, bool own, struct yk_error *e);
+void yk_worker_release(struct yk_worker *w);
+
+/* Before the first pull. */
+void yk_worker_start(struct yk_worker *w);
+/* Wait for parameters and a task. False: there is none: stop, fenced, failed or meet says why. */
+bool yk_worker_pull(struct yk_worker *w, struct yk_task *out);
+/* The sink for shard i of the task; shards come in order, [first, last). */
+struct yk_sink *yk_worker_sink(struct yk_worker *w, uint32_t i);
+void yk_worker_commit(struct yk_worker *w, double loss);
+/* After the last pull: tell owner 0 where the time went. */
+void yk_worker_account(struct yk_worker *w);
+
+#endif
