@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "train/config.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -15,7 +16,12 @@ struct call {
     struct yoke_config *config; /* options from the command line and the files */
     const char *word[4];        /* what is left: MODEL, RUN, ... */
     size_t words;
+    char **rest; /* what stands after "--", NULL-terminated; NULL unless the verb takes a command */
+    int argc;    /* the whole command line, for a verb that starts the program again elsewhere */
+    char **argv;
     int signal; /* out: the signal that ended the verb, for the exit code */
+    bool told;  /* out: the error has been shown already, or is another rank's to show */
+    bool quit;  /* out: end by _exit: the engine between processes could not be closed */
 };
 
 struct verb {
@@ -27,6 +33,7 @@ struct verb {
     void (*list)(FILE *out); /* a list that belongs to the details (models, formats), "  name  what it is" a line; NULL if none */
     const char *choices;     /* for completion: what the first word may be, separated by spaces; NULL if it is a path */
     size_t most;             /* words it takes */
+    bool takes_command;      /* ... and, after "--", the command that it runs */
     yk_code (*run)(struct call *call, struct yk_error *e);
 };
 
@@ -39,6 +46,10 @@ void help_overview(FILE *out);
 void help_verb(FILE *out, const struct verb *v);
 void help_man(FILE *out);
 void help_completion(FILE *out, const char *shell);
+
+/* launch.c: does this call start a job on other hosts (--hosts, --hostfile, TF_CONFIG, or a resumed run that had them)? Then it does, and *done is
+ * true. `train`: ranks are owners and workers; otherwise every rank is alike. */
+yk_code launch_job(struct call *call, bool train, bool *done, struct yk_error *e);
 
 /* How an option looks in help: "-b, --batch N". */
 void option_form(const struct yk_opt *t, char out[80]);

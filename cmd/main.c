@@ -83,6 +83,11 @@ static bool asks_for(const char *word, const char *letter, int argc, char **argv
 static yk_code run(const struct verb *v, int argc, char **argv, struct call *call, struct yk_error *e)
 {
     uint32_t bit = yk_verb_bit(v->name);
+    for (int i = 0; v->takes_command && i < argc; i++)
+        if (strcmp(argv[i], "--") == 0) {
+            call->rest = argv + i + 1;
+            argc = i;
+        }
     yk_code rc = yk_opts_args(&call->config->opts, bit, v->name, argc, argv, call->word, v->most, &call->words, e);
     if (rc == YK_OK && bit != YK_VERB(help)) /* help must be there when a file is wrong */
         rc = yk_options_files(&call->config->opts, bit, e);
@@ -129,15 +134,18 @@ int main(int argc, char **argv)
         help_verb(stdout, v);
         return flush_output(YK_OK);
     }
-    struct call call = {.config = yoke_config_new()};
+    struct call call = {.config = yoke_config_new(), .argc = argc, .argv = argv};
     if (call.config == NULL) {
         fprintf(stderr, "yoke: out of memory\n");
         return YK_FAILED;
     }
     yk_code rc = run(v, argc - 2, argv + 2, &call, &e);
-    if (rc != YK_OK)
+    if (rc != YK_OK && !call.told)
         print_error(&e);
     rc = flush_output(rc);
     yoke_config_free(call.config);
-    return call.signal != 0 ? 128 + call.signal : (int)rc;
+    int status = call.signal != 0 ? 128 + call.signal : (int)rc;
+    if (call.quit)
+        _exit(status);
+    return status;
 }

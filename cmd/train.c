@@ -1,7 +1,13 @@
-/* train.c - `yoke train`, written on the public library: open, train, show.
- * The first Ctrl-C (or SIGTERM, or a terminal that goes away) makes the run write a checkpoint and stop; a second one quits at once. */
+/* train.c - `yoke train`, written on the public library: open, train, show. With --hosts it starts the job and waits for it (launch.c); started by
+ * mpirun or srun it is one of the job's ranks.
+ * The first Ctrl-C (or SIGTERM, or a terminal that goes away) makes the run write a checkpoint and stop; a second one quits at once. A rank
+ * is told by SIGUSR1, which mpirun hands on. */
 #include "cmd/cmd.h"
 
+#include "base/clock.h"
+#include "comm/comm.h"
+#include "launch/mpirun.h"
+#include "launch/record.h"
 #include "model/model.h"
 #include "yoke.h"
 
@@ -10,27 +16,31 @@
 #include <string.h>
 #include <unistd.h>
 
-static yoke_run *training;           /* for the handler, which gets no argument */
+static yoke_run *volatile training;  /* for the handler, which gets no argument */
 static volatile sig_atomic_t caught; /* the signal that came first */
 static bool quiet;
 
 static void on_signal(int number)
 {
     static const char MESSAGE[] = "yoke: stopping; once more quits without saving\n";
-    if (caught != 0)
+    if (caught != 0 && number != SIGUSR1)
         _exit(128 + number);
     caught = number;
+    if (training == NULL) /* still opening: run() looks */
+        return;
     yoke_stop(training);
-    if (!quiet && write(STDERR_FILENO, MESSAGE, sizeof MESSAGE - 1) < 0)
+    if (!quiet && number != SIGUSR1 && write(STDERR_FILENO, MESSAGE, sizeof MESSAGE - 1) < 0)
         return; /* nobody to tell */
 }
 
-static void catch_signals(void)
+static void catch_signals(bool rank)
 {
     struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigemptyset(&act.sa_mask);
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
+    if (rank)
+        sigaction(SIGUSR1, &act, NULL);
     struct sigaction inherited;
     if (sigaction(SIGHUP, NULL, &inherited) == 0 && inherited.sa_handler != SIG_IGN) /* nohup means it */
         sigaction(SIGHUP, &act, NULL);
@@ -43,29 +53,85 @@ static yk_code fail(const yoke_error *from, struct yk_error *e)
     return (yk_code)from->code;
 }
 
+static void tell_saved(void *arg, long long step)
+{
+    (void)arg;
+    yk_record_saved(step);
+}
+
+/* Rank 0's last word to its parent: the code, and what belongs on standard output. */
+static void tell_done(const yoke_run *run, yk_code rc, int number, const char *output, const struct yk_error *e)
+{
+    if (rc != YK_OK)
+        print_error(e);
+    yk_record_done((int)rc, number, run != NULL ? yoke_folder(run) : "", run != NULL && yoke_saved(run) >= 0,
+                   run != NULL ? yoke_step(run) : 0, output != NULL ? output : "");
+}
+
+/* What the user wants to see; the caller frees it. NULL for ranks that have nothing to show. */
+static char *result_of(const yoke_run *run, bool json)
+{
+    char *text = json ? yoke_summary(run) : yoke_report(run), *line = NULL;
+    if (!json || text == NULL)
+        return text;
+    if (asprintf(&line, "%s\n", text) < 0)
+        line = NULL;
+    free(text);
+    return line;
+}
+
+/* With a parent, ranks are mpirun's. */
+static bool is_first_rank(void)
+{
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    return rank == NULL || strcmp(rank, "0") == 0;
+}
+
 static yk_code run(struct call *call, struct yk_error *e)
 {
     yoke_error error;
-    training = yoke_open(call->config, call->words > 0 ? call->word[0] : NULL, &error);
-    if (training == NULL)
-        return fail(&error, e);
-    quiet = call->config->o.quiet;
-    catch_signals();
-    yk_code rc = yoke_train(training, &error) == YOKE_OK ? YK_OK : fail(&error, e);
-    if (rc == YK_OK) {
-        bool json = call->config->o.json;
-        char *text = json ? yoke_summary(training) : yoke_report(training);
-        if (text != NULL)
-            fputs(text, stdout);
-        if (json)
-            putchar('\n');
-        free(text);
+    bool rank = yk_mpi_launched(), done = false, parent = rank && yk_record_wanted();
+    yk_code rc = rank ? YK_OK : launch_job(call, true, &done, e);
+    if (rc != YK_OK || done)
+        return rc;
+    quiet = call->config->o.quiet || rank;
+    yk_launch_join();
+    catch_signals(rank);
+    double start = yk_now();
+    yoke_run *run = yoke_open(call->config, call->words > 0 ? call->word[0] : NULL, &error);
+    if (run == NULL) {
+        rc = fail(&error, e);
+        call->told = parent;
+        if (parent && is_first_rank())
+            tell_done(NULL, rc, 0, NULL, e);
+        return rc;
     }
+    training = run;
+    bool first = yoke_rank(run) == 0;
+    if (caught != 0)
+        yoke_stop(run);
+    if (parent && first) {
+        yoke_on_saved(run, tell_saved, NULL);
+        yk_record_started(yoke_folder(run), yoke_ranks(run), yk_now() - start, yoke_step(run), yoke_saved(run) >= 0);
+    }
+    rc = yoke_train(run, &error) == YOKE_OK ? YK_OK : fail(&error, e);
+    bool stopped = first && rc == YK_OK && yoke_was_stopped(run) != 0;
+    char *text = first && rc == YK_OK ? result_of(run, call->config->o.json) : NULL;
+    if (parent && first) {
+        tell_done(run, rc, stopped ? (int)caught : 0, text, e);
+    } else if (parent && rc == YK_LOST) {
+        yk_record_lost(e->text);
+    } else if (text != NULL) {
+        fputs(text, stdout);
+    }
+    free(text);
+    call->told = parent || (rank && !first && rc == YK_LOST);
+    call->signal = stopped ? caught : 0;
+    fflush(stdout);
+    training = NULL;
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
-    bool stopped = yoke_was_stopped(training) != 0;
-    yoke_close(training);
-    call->signal = rc == YK_OK && stopped ? caught : 0;
+    call->quit = yoke_close(run) != 0;
     return rc;
 }
 
@@ -92,12 +158,19 @@ const struct verb verb_train = {
                "(runs/latest is the newest): config.json, summary.json, metrics.jsonl,\n"
                "log.txt, checkpoints/ and events/ for TensorBoard. Ctrl-C saves and stops;\n"
                "--resume goes on where it stopped and ends with the very bits of a run that\n"
-               "was never interrupted.",
+               "was never interrupted.\n"
+               "\n"
+               "--workers trains with several: threads of this process, or processes where\n"
+               "--hosts (or mpirun, or srun) says. Modes: sync, a step is the mean over all\n"
+               "workers; async, every push counts at once; ssp, async with a bound on how far\n"
+               "a worker may be ahead; allreduce, sync without parameter servers.",
     .list = list_models,
     .examples = "yoke train softmax --data mnist --target-loss 0.35\n"
                 "yoke train softmax --data fashion-mnist --optimizer adam --epochs 20\n"
                 "yoke train softmax --schedule warmup:500,cosine:6000 --lr 0.1 --json\n"
-                "yoke train --resume runs/latest --epochs 30",
+                "yoke train --resume runs/latest --epochs 30\n"
+                "yoke train softmax --mode async --workers 3\n"
+                "yoke train softmax --mode allreduce --hosts a,b,c",
     .choices = YK_MODELS(SPACED),
     .most = 1,
     .run = run,

@@ -89,9 +89,22 @@ char *yoke_summary(const yoke_run *run);
 /* What a person would like to see: the learning curve and the figures as a table; free() it. */
 char *yoke_report(const yoke_run *run);
 
-/* The run's folder. */
+/* The run's folder; "" in a process of rank 1 and above, which has none. */
 const char *yoke_folder(const yoke_run *run);
-void yoke_close(yoke_run *run);
+
+/* Started by mpirun or srun, a program opens and trains the same run in every process of the job. This is the process's rank in it, and how many
+ * there are; 0 and 1 otherwise. Rank 0 alone has a folder, a summary and a report. */
+int yoke_rank(const yoke_run *run);
+int yoke_ranks(const yoke_run *run);
+
+/* Updates so far, and those that the newest checkpoint on the disk holds (-1: there is none). */
+long long yoke_step(const yoke_run *run);
+long long yoke_saved(const yoke_run *run);
+/* Call `saved` whenever a checkpoint is on the disk, from a thread of the library. Before yoke_train. */
+void yoke_on_saved(yoke_run *run, void (*saved)(void *arg, long long step), void *arg);
+
+/* 0; or 1 if a process of the job was lost: MPI cannot be closed then, and this process has to end by _exit. */
+int yoke_close(yoke_run *run);
 
 /* A trained model from a run folder or a .safetensors file of one. Of a folder it takes the newest checkpoint that is whole, passing
  * over damaged ones. */

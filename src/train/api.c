@@ -85,21 +85,24 @@ enum yoke_code yoke_train(yoke_run *run, yoke_error *error)
             yk_log_line(s->log, YK_INFO, "'%s' is complete: nothing left to do", s->run.dir);
         return give(YK_OK, &e, error);
     }
-    if (s->started > 0)
+    if (s->times.started > 0)
         return give(yk_fail(&e, YK_USAGE, "this run has been trained already"), &e, error);
     yk_code rc = yk_session_train(s, &e);
-    if (rc == YK_OK)
+    if (rc == YK_OK && s->job.mpi.rank == 0)
         yk_log_line(s->log, YK_DEBUG, "stopped at step %llu (%s): train loss %.4f, test loss %.4f, test accuracy %.4f",
-                    (unsigned long long)s->now.step, yk_stop_name(s->stop), s->last_loss, s->test_loss, s->test_accuracy);
-    else
+                    (unsigned long long)s->now.step, yk_stop_name(s->stop), s->curve.train_loss, s->curve.test_loss,
+                    s->curve.test_accuracy);
+    else if (rc != YK_OK)
         yk_log_line(s->log, YK_DEBUG, "failed after step %llu: %s", (unsigned long long)s->now.step, e.text);
-    if (rc == YK_OK) {
+    if (rc == YK_OK && s->job.mpi.rank == 0) {
         json_t *summary = yk_session_summary(s);
         rc = yk_run_save(&s->run, "summary.json", summary, &e);
         json_decref(summary);
     }
     if (rc == YK_FAILED && e.hint[0] == '\0' && s->now.step > 0)
         yk_hint(&e, "when that is cured: yoke train --resume %.200s", s->run.dir);
+    if (rc == YK_LOST && e.hint[0] == '\0' && s->run.dir[0] != '\0')
+        yk_hint(&e, "yoke train --resume %.200s", s->run.dir);
     return give(rc, &e, error);
 }
 
@@ -116,6 +119,8 @@ int yoke_was_stopped(const yoke_run *run)
 char *yoke_summary(const yoke_run *run)
 {
     const struct yk_session *s = run->session;
+    if (s->job.mpi.rank != 0)
+        return NULL;
     json_t *summary = s->o.dry_run ? yk_session_plan_json(s) : yk_session_summary(s);
     char *text = json_dumps(summary, JSON_INDENT(2) | JSON_REAL_PRECISION(10));
     json_decref(summary);
@@ -125,6 +130,8 @@ char *yoke_summary(const yoke_run *run)
 char *yoke_report(const yoke_run *run)
 {
     struct yk_buf text = {0};
+    if (run->session->job.mpi.rank != 0)
+        return NULL;
     if (run->session->o.dry_run)
         yk_session_plan(run->session, &text);
     else
@@ -139,12 +146,39 @@ const char *yoke_folder(const yoke_run *run)
     return run->session->run.dir;
 }
 
-void yoke_close(yoke_run *run)
+int yoke_rank(const yoke_run *run)
+{
+    return run->session->job.mpi.rank;
+}
+
+int yoke_ranks(const yoke_run *run)
+{
+    return run->session->job.mpi.size;
+}
+
+long long yoke_step(const yoke_run *run)
+{
+    return (long long)run->session->now.step;
+}
+
+long long yoke_saved(const yoke_run *run)
+{
+    return atomic_load(&run->session->saved_step);
+}
+
+void yoke_on_saved(yoke_run *run, void (*saved)(void *arg, long long step), void *arg)
+{
+    run->session->saved = saved;
+    run->session->saved_arg = arg;
+}
+
+int yoke_close(yoke_run *run)
 {
     if (run == NULL)
-        return;
-    yk_session_close(run->session);
+        return 0;
+    bool gone = yk_session_close(run->session);
     free(run);
+    return gone ? 0 : 1;
 }
 
 yoke_model *yoke_load(const char *run_or_file, yoke_error *error)

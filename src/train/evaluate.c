@@ -27,6 +27,27 @@ void yk_evaluate(const struct yk_model_ops *ops, struct yk_work *work, const str
     }
 }
 
+/* The workers' own curves, each in its folder of TensorBoard's. */
+static void record_workers(struct yk_session *s)
+{
+    const struct yk_check *c = &s->check;
+    uint64_t all = 0, step = c->snap.at.step;
+    double wall = yk_wall();
+    for (unsigned w = 0; c->since != NULL && w < s->crew.rule.workers; w++)
+        all += c->since[w].steps;
+    for (unsigned w = 0; c->since != NULL && w < s->crew.rule.workers; w++) {
+        const struct yk_ledger *l = &c->since[w];
+        struct yk_events *ev = s->worker_events[w];
+        if (l->loss_examples > 0)
+            yk_events_scalar(ev, step, wall, "worker/loss", l->loss / (double)l->loss_examples);
+        yk_events_scalar(ev, step, wall, "worker/steps", (double)l->steps);
+        yk_events_scalar(ev, step, wall, "worker/share", all > 0 ? (double)l->steps / (double)all : 0);
+        yk_events_scalar(ev, step, wall, "worker/staleness", yk_ledger_mean(l));
+        yk_events_scalar(ev, step, wall, "worker/stale_dropped", (double)l->dropped);
+        yk_events_flush(ev, NULL);
+    }
+}
+
 /* The lane's job (or, inline, the training thread's). Touches the check, the metrics and the evaluator's work only. */
 static void run_check(void *arg)
 {
@@ -53,6 +74,7 @@ static void run_check(void *arg)
         yk_metrics_histogram(s->metrics, v->name, c->snap.params.flat + v->at, v->count);
     }
     yk_metrics_end(s->metrics);
+    record_workers(s);
     c->rc = yk_metrics_flush(s->metrics, &c->error);
 }
 
@@ -60,11 +82,16 @@ yk_code yk_evaluator_open(struct yk_session *s, struct yk_error *e)
 {
     bool target = s->o.target_loss > 0 || s->o.target_accuracy > 0; /* only then may a run end with a snapshot */
     yk_code rc = yk_snapshot_init(&s->check.snap, s, target, e);
-    s->test_loss = s->test_accuracy = s->target_seconds = NAN;
-    s->previous_loss = s->previous_accuracy = s->previous_seconds = NAN;
-    s->tested_step = UINT64_MAX;
-    s->stride = 1;
-    s->overlap = s->ops->busy(s->work, (uint32_t)s->o.batch) < yk_cpus();
+    s->curve.test_loss = s->curve.test_accuracy = s->curve.target_seconds = NAN;
+    s->curve.before = (struct yk_point){.at.seconds = NAN, .test_loss = NAN, .test_accuracy = NAN};
+    s->curve.tested_step = UINT64_MAX;
+    s->curve.stride = 1;
+    s->overlap = !s->crew.comm->shared || yk_crew_busy(s) < yk_cpus(); /* over MPI an owner must not keep its workers waiting */
+    if (rc == YK_OK && s->worker_events != NULL) {
+        s->check.since = calloc(s->crew.rule.workers, sizeof *s->check.since);
+        if (s->check.since == NULL)
+            return yk_fail_memory(e, s->crew.rule.workers * sizeof *s->check.since);
+    }
     if (rc == YK_OK && s->test.rows > 0) {
         s->eval_rows = malloc(s->test.rows * sizeof *s->eval_rows);
         if (s->eval_rows == NULL)
@@ -73,7 +100,7 @@ yk_code yk_evaluator_open(struct yk_session *s, struct yk_error *e)
             s->eval_rows[i] = i;
     }
     if (rc == YK_OK)
-        rc = s->ops->work_open(&s->eval_work, s->model, s->overlap ? 1 : s->threads, s->o.isa, e);
+        rc = s->ops->work_open(&s->eval_work, s->model, s->overlap ? 1 : yk_cpus(), s->o.isa, e);
     if (rc == YK_OK && s->overlap)
         rc = yk_lane_open(&s->evaluator, "yoke-eval", e);
     return rc;
@@ -88,59 +115,59 @@ void yk_evaluator_close(struct yk_session *s)
     s->eval_work = NULL;
     free(s->eval_rows);
     s->eval_rows = NULL;
+    free(s->check.since);
+    s->check.since = NULL;
     yk_snapshot_release(&s->check.snap);
 }
 
 /* Where between two checks a value that fell (or rose) in a straight line crossed the target. */
-static double crossing(double t0, double v0, double t1, double v1, double target)
+static double crossing(const struct yk_point *from, const struct yk_point *to, double v0, double v1, double target)
 {
+    double t0 = from->at.seconds, t1 = to->at.seconds;
     if (isnan(v0) || v0 == v1)
         return t1;
-    double f = (target - v0) / (v1 - v0);
-    return t0 + (t1 - t0) * fmin(fmax(f, 0), 1);
+    return t0 + (t1 - t0) * fmin(fmax((target - v0) / (v1 - v0), 0), 1);
 }
 
-static void keep_point(struct yk_session *s)
+static void keep_point(struct yk_curve *c, const struct yk_point *p)
 {
-    if (s->skipped++ % s->stride != 0)
+    if (c->skipped++ % c->stride != 0)
         return;
-    if (s->points == YK_CURVE) {
+    if (c->points == YK_CURVE) {
         for (unsigned i = 0; i < YK_CURVE / 2; i++)
-            s->curve[i] = s->curve[2 * i];
-        s->points = YK_CURVE / 2;
-        s->stride *= 2;
+            c->point[i] = c->point[2 * i];
+        c->points = YK_CURVE / 2;
+        c->stride *= 2;
     }
-    s->curve[s->points++] = (struct yk_point){s->check.snap.at, s->check.train_loss, s->test_loss, s->test_accuracy};
+    c->point[c->points++] = *p;
 }
 
 static void take_result(struct yk_session *s)
 {
     struct yk_check *c = &s->check;
-    s->eval_seconds += c->took;
+    s->times.eval_seconds += c->took;
     if (c->score.examples > 0) {
-        s->test_loss = c->score.loss / (double)c->score.examples;
-        s->test_accuracy = (double)c->score.correct / (double)c->score.examples;
-        s->tested_step = c->snap.at.step;
+        s->curve.test_loss = c->score.loss / (double)c->score.examples;
+        s->curve.test_accuracy = (double)c->score.correct / (double)c->score.examples;
+        s->curve.tested_step = c->snap.at.step;
     }
-    keep_point(s);
-    double then = s->previous_seconds, at = c->snap.at.seconds;
+    const struct yk_point here = {c->snap.at, c->train_loss, s->curve.test_loss, s->curve.test_accuracy}, then = s->curve.before;
+    keep_point(&s->curve, &here);
     enum yk_stop reached = YK_RUNNING;
-    if (s->o.target_loss > 0 && s->test_loss <= s->o.target_loss && !c->last) {
+    if (s->o.target_loss > 0 && s->curve.test_loss <= s->o.target_loss && !c->last) {
         reached = YK_STOP_TARGET_LOSS;
-        s->target_seconds = crossing(then, s->previous_loss, at, s->test_loss, s->o.target_loss);
-    } else if (s->o.target_accuracy > 0 && s->test_accuracy >= s->o.target_accuracy && !c->last) {
+        s->curve.target_seconds = crossing(&then, &here, then.test_loss, here.test_loss, s->o.target_loss);
+    } else if (s->o.target_accuracy > 0 && s->curve.test_accuracy >= s->o.target_accuracy && !c->last) {
         reached = YK_STOP_TARGET_ACCURACY;
-        s->target_seconds = crossing(then, s->previous_accuracy, at, s->test_accuracy, s->o.target_accuracy);
+        s->curve.target_seconds = crossing(&then, &here, then.test_accuracy, here.test_accuracy, s->o.target_accuracy);
     }
     if (reached != YK_RUNNING) {
         s->stop = reached;
         s->discarded = s->now.step - c->snap.at.step;
-        s->last_loss = c->train_loss; /* not that of the steps that go */
+        s->curve.train_loss = c->train_loss; /* not that of the steps that go */
         yk_snapshot_restore(&c->snap, s);
     }
-    s->previous_loss = s->test_loss;
-    s->previous_accuracy = s->test_accuracy;
-    s->previous_seconds = at;
+    s->curve.before = here;
 }
 
 yk_code yk_evaluator_collect(struct yk_session *s, bool wait, struct yk_error *e)
@@ -152,13 +179,22 @@ yk_code yk_evaluator_collect(struct yk_session *s, bool wait, struct yk_error *e
             return YK_OK;
         double start = yk_now();
         yk_lane_wait(s->evaluator);
-        s->blocked += yk_now() - start;
+        s->times.blocked += yk_now() - start;
     }
     s->checking = false;
     take_result(s);
     if (s->check.rc != YK_OK && e != NULL)
         *e = s->check.error;
     return s->check.rc;
+}
+
+/* What each worker did since the check before. */
+static void take_ledgers(struct yk_session *s)
+{
+    for (unsigned w = 0; s->check.since != NULL && w < s->crew.rule.workers; w++) {
+        s->check.since[w] = s->crew.clock.member[w].since;
+        s->crew.clock.member[w].since = (struct yk_ledger){0};
+    }
 }
 
 yk_code yk_evaluator_post(struct yk_session *s, double train_loss, double steps_per_second, bool last, struct yk_error *e)
@@ -172,13 +208,14 @@ yk_code yk_evaluator_post(struct yk_session *s, double train_loss, double steps_
     c->record = s->stop != YK_STOP_SIGNAL;
     c->train_loss = train_loss;
     c->steps_per_second = steps_per_second;
-    c->lr = yk_schedule_at(&s->strategy.owner.schedule, s->strategy.owner.lr, s->now.step);
+    c->lr = yk_schedule_at(&s->crew.recipe.schedule, s->crew.recipe.lr, s->now.step);
+    take_ledgers(s);
     s->checking = true;
     if (s->overlap) {
         yk_lane_post(s->evaluator, run_check, s);
         return YK_OK;
     }
     run_check(s);
-    s->blocked += s->check.took;
+    s->times.blocked += s->check.took;
     return yk_evaluator_collect(s, true, e);
 }

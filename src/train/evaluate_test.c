@@ -79,13 +79,14 @@ static void check_target(const char *options, const char *key, double target, bo
         assert_int_equal(below ? value[i] <= target : value[i] >= target, i == n - 1);
     assert_int_equal(s->stop, why);
     assert_int_equal(s->now.step, step[n - 1]);
-    assert_int_equal(s->tested_step, step[n - 1]);
-    assert_int_equal(s->strategy.owner.step, step[n - 1]);
+    assert_int_equal(s->curve.tested_step, step[n - 1]);
+    assert_int_equal(s->crew.server[0].owner.step, step[n - 1]);
     assert_int_equal(s->now.examples, step[n - 1] * 50 - step[n - 1] / 21 * 47); /* 21 steps an epoch, the last of 3 */
-    assert_true(fabs((below ? s->test_loss : s->test_accuracy) - value[n - 1]) < 1e-8);
+    assert_int_equal(s->now.position, s->now.examples);
+    assert_true(fabs((below ? s->curve.test_loss : s->curve.test_accuracy) - value[n - 1]) < 1e-8);
     double part = (target - value[n - 2]) / (value[n - 1] - value[n - 2]);
     double crossed = seconds[n - 2] + part * (seconds[n - 1] - seconds[n - 2]);
-    assert_true(fabs(s->target_seconds - crossed) < 1e-6 + 1e-6 * crossed);
+    assert_true(fabs(s->curve.target_seconds - crossed) < 1e-6 + 1e-6 * crossed);
     assert_true(fabs(s->now.seconds - seconds[n - 1]) < 1e-8);
     yk_params_hash(&s->params, hash);
     yk_session_close(s);
@@ -116,32 +117,32 @@ static void test_discards(void **state)
     }
     size_t bytes = s->params.count * sizeof(float);
     char hash[17], now[17];
-    s->started = yk_now();
-    s->now = (struct yk_moment){.step = 40, .examples = 2000, .cursor = {1, 997}};
-    s->strategy.owner.step = 40;
+    s->times.started = yk_now();
+    s->now = (struct yk_moment){.step = 40, .examples = 2000, .position = 2000};
+    s->crew.server[0].owner.step = 40;
     for (size_t i = 0; i < s->params.count; i++) {
         s->params.flat[i] = (float)i;
-        s->strategy.owner.slot[0][i] = (float)i * 2;
-        s->strategy.owner.slot[1][i] = (float)i * 3;
+        s->slot[0][i] = (float)i * 2;
+        s->slot[1][i] = (float)i * 3;
     }
     yk_params_hash(&s->params, hash);
     assert_int_equal(yk_evaluator_post(s, 0.75, 1, false, &e), YK_OK);
-    s->now = (struct yk_moment){.step = 47, .examples = 2350, .cursor = {2, 50}}; /* training goes on */
-    s->strategy.owner.step = 47;
-    s->last_loss = 0.5;
+    s->now = (struct yk_moment){.step = 47, .examples = 2350, .position = 2350}; /* training goes on */
+    s->crew.server[0].owner.step = 47;
+    s->curve.train_loss = 0.5;
     memset(s->params.flat, 0, bytes);
-    memset(s->strategy.owner.slot[0], 0, bytes);
-    memset(s->strategy.owner.slot[1], 0, bytes);
+    memset(s->slot[0], 0, bytes);
+    memset(s->slot[1], 0, bytes);
     assert_int_equal(yk_evaluator_collect(s, true, &e), YK_OK);
     assert_int_equal(s->stop, YK_STOP_TARGET_LOSS);
     assert_int_equal(s->discarded, 7);
-    assert_true(s->now.step == 40 && s->strategy.owner.step == 40 && s->now.examples == 2000);
-    assert_true(s->now.cursor.epoch == 1 && s->now.cursor.at == 997);
-    assert_true(s->last_loss == 0.75);
+    assert_true(s->now.step == 40 && s->crew.server[0].owner.step == 40 && s->now.examples == 2000);
+    assert_int_equal(s->now.position, 2000);
+    assert_true(s->curve.train_loss == 0.75);
     yk_params_hash(&s->params, now);
     assert_string_equal(hash, now);
     for (size_t i = 0; i < s->params.count; i++)
-        assert_true(s->strategy.owner.slot[0][i] == (float)i * 2 && s->strategy.owner.slot[1][i] == (float)i * 3);
+        assert_true(s->slot[0][i] == (float)i * 2 && s->slot[1][i] == (float)i * 3);
     yk_session_close(s);
 }
 
@@ -159,7 +160,7 @@ static void test_last_step(void **state)
     yk_session_close(s);
     s = tiny_train("batch=50 lr=0.2 eval-every=10 steps=9 target-loss=1000");
     assert_int_equal(s->stop, YK_STOP_STEPS);
-    assert_true(isnan(s->target_seconds) && s->test_loss < 1000 && s->tested_step == 9);
+    assert_true(isnan(s->curve.target_seconds) && s->curve.test_loss < 1000 && s->curve.tested_step == 9);
     yk_session_close(s);
 }
 
@@ -214,14 +215,14 @@ static void test_curve(void **state)
         struct yk_session *s = tiny_train(options);
         unsigned n = tiny_metrics(s->run.dir, "test/loss", step, loss, 600);
         assert_int_equal(n, STEPS[k]);
-        assert_true(s->points <= YK_CURVE && s->points >= (n < YK_CURVE / 2 ? n : YK_CURVE / 2));
-        assert_int_equal(s->curve[0].at.step, 1);
-        for (unsigned i = 1; i < s->points; i++)
-            assert_true(s->curve[i].at.step > s->curve[i - 1].at.step);
-        for (unsigned i = 0; i < s->points; i++)
-            assert_true(fabs(s->curve[i].test_loss - loss[s->curve[i].at.step - 1]) < 1e-8);
-        for (unsigned i = 2; i + 1 < s->points; i++) /* even but for the end */
-            assert_int_equal(s->curve[i].at.step - s->curve[i - 1].at.step, s->curve[1].at.step - 1);
+        assert_true(s->curve.points <= YK_CURVE && s->curve.points >= (n < YK_CURVE / 2 ? n : YK_CURVE / 2));
+        assert_int_equal(s->curve.point[0].at.step, 1);
+        for (unsigned i = 1; i < s->curve.points; i++)
+            assert_true(s->curve.point[i].at.step > s->curve.point[i - 1].at.step);
+        for (unsigned i = 0; i < s->curve.points; i++)
+            assert_true(fabs(s->curve.point[i].test_loss - loss[s->curve.point[i].at.step - 1]) < 1e-8);
+        for (unsigned i = 2; i + 1 < s->curve.points; i++) /* even but for the end */
+            assert_int_equal(s->curve.point[i].at.step - s->curve.point[i - 1].at.step, s->curve.point[1].at.step - 1);
         yk_session_close(s);
     }
 }
@@ -235,7 +236,7 @@ static void test_no_test_data(void **state)
     double loss[16];
     assert_int_equal(tiny_metrics("a", "train/loss", step, loss, 16), 4);
     assert_true(loss[0] > loss[3] && loss[3] > 0);
-    assert_true(isnan(s->test_loss) && isnan(s->test_accuracy));
+    assert_true(isnan(s->curve.test_loss) && isnan(s->curve.test_accuracy));
     yk_session_close(s);
 }
 

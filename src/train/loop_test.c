@@ -35,7 +35,7 @@ static void test_counts(void **state)
         if (s->now.step != RUN[i].steps || s->now.examples != RUN[i].examples || s->stop != RUN[i].why)
             fail_msg("%s: %d steps, %d examples, %s", RUN[i].options, (int)s->now.step, (int)s->now.examples,
                      yk_stop_name(s->stop));
-        assert_int_equal(s->tested_step, RUN[i].steps); /* the end is always looked at */
+        assert_int_equal(s->curve.tested_step, RUN[i].steps); /* the end is always looked at */
         assert_int_equal(s->discarded, 0);
         yk_session_close(s);
     }
@@ -58,13 +58,14 @@ static void test_plain_loop(void **state)
     uint64_t step[8], marks = 0;
     double logged[8], loss = 0, examples = 0;
     assert_int_equal(tiny_metrics("a", "train/loss", step, logged, 8), 3);
-    assert_int_equal(yk_source_init(&source, &s->train, 100, 3, true, NULL), YK_OK);
+    assert_int_equal(yk_source_init(&source, &s->train, 3, true, NULL), YK_OK);
     assert_int_equal(s->ops->open(&model, &s->train, NULL), YK_OK);
     assert_int_equal(s->ops->layout(model, &params, 3, NULL), YK_OK);
     struct yk_sink sink = {.grad = yk_floats(params.count), .ready = nothing};
     for (uint64_t t = 1; t <= 40; t++) {
-        yk_source_next(&source, &batch);
-        loss += s->ops->step(s->work, &params, &batch, &sink);
+        uint64_t at = (t - 1) / 11 * TINY_TRAIN + (t - 1) % 11 * 100; /* eleven steps an epoch, the last of 3 */
+        yk_source_at(&source, at, t % 11 == 0 ? 3 : 100, UINT64_MAX, &batch);
+        loss += s->ops->step(s->crew.hand[0].work, &params, &batch, &sink);
         examples += batch.n;
         float rate = 0.5f * (1.0f / (float)batch.n);
         for (size_t i = 0; i < params.count; i++)
@@ -153,7 +154,7 @@ static void test_stopped_at_once(void **state)
     assert_int_equal(yk_session_train(s, &e), YK_OK);
     assert_int_equal(s->stop, YK_STOP_SIGNAL);
     assert_int_equal(s->now.step, 0);
-    assert_true(isnan(s->last_loss)); /* of no step there is no loss */
+    assert_true(isnan(s->curve.train_loss)); /* of no step there is no loss */
     yk_session_close(s);
     tiny_hash("resume=a", resumed);
     assert_string_equal(straight, resumed);

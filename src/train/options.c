@@ -12,7 +12,7 @@
 
 #define TRAIN YK_VERB(train)
 #define MODEL_VERBS (YK_VERB(train) | YK_VERB(eval) | YK_VERB(predict))
-#define ALL (MODEL_VERBS | YK_VERB(export) | YK_VERB(data))
+#define ALL (MODEL_VERBS | YK_VERB(export) | YK_VERB(data) | YK_VERB(netcheck) | YK_VERB(testbed))
 #define AT(f) offsetof(struct yk_options, f)
 #define FEW 1e6
 #define OR_NAME(name) "|" #name
@@ -26,7 +26,34 @@ const struct yk_opt yk_option_table[] = {
     {"test-data", 0, YK_OPT_TEXT, MODEL_VERBS, AT(test_data), NULL, 0, 0, NULL, "DATA", 0,
      "evaluate on this instead of the test part of --data"},
     {"batch", 'b', YK_OPT_INT, TRAIN, AT(batch), NULL, 1, FEW, NULL, "N", 0, "examples a step"},
+    {"global-batch", 0, YK_OPT_INT, TRAIN, AT(global_batch), NULL, 1, FEW, NULL, "N", 0,
+     "examples of one synchronous step over all workers, instead of --batch"},
     {"seed", 0, YK_OPT_INT, TRAIN, AT(seed), "1", 0, MANY, NULL, "N", 0, "for the shuffle and for starting values"},
+
+    {"mode", 'm', YK_OPT_CHOICE, TRAIN, AT(mode), NULL, 0, 0, "local|sync|async|ssp|allreduce", "MODE", YK_OPT_ON_RESUME,
+     "local, sync, async, ssp or allreduce (default: local for one worker, else sync)"},
+    {"workers", 'w', YK_OPT_INT, TRAIN | YK_VERB(netcheck), AT(workers), NULL, 1, 1024, NULL, "N", YK_OPT_ON_RESUME,
+     "workers: threads of this process, or processes with --hosts, mpirun or srun"},
+    {"ps", 0, YK_OPT_INT, TRAIN, AT(ps), NULL, 1, 256, NULL, "N", YK_OPT_ON_RESUME,
+     "parameter servers, each the owner of one contiguous part (default 1)"},
+    {"backup", 0, YK_OPT_INT, TRAIN, AT(backup), NULL, 0, 1023, NULL, "N", YK_OPT_ON_RESUME,
+     "sync: go on without the N slowest workers of a step"},
+    {"staleness", 0, YK_OPT_INT, TRAIN, AT(staleness), NULL, 0, FEW, NULL, "S", YK_OPT_ON_RESUME,
+     "ssp: batches that a worker may be ahead of the slowest (default 3)"},
+    {"shards", 0, YK_OPT_INT, TRAIN, AT(shards), NULL, 1, 4096, NULL, "V", 0,
+     "parts of a global batch; the same V gives the same bits for any number of workers (default: the workers)"},
+    {"hosts", 'H', YK_OPT_TEXT, TRAIN | YK_VERB(netcheck) | YK_VERB(testbed), AT(hosts), NULL, 0, 0, NULL, "LIST",
+     YK_OPT_ON_RESUME, "a worker on each of these hosts: a,b,c or a:2,b (testbed: how many hosts to make)"},
+    {"hostfile", 0, YK_OPT_TEXT, TRAIN | YK_VERB(netcheck), AT(hostfile), NULL, 0, 0, NULL, "FILE", YK_OPT_ON_RESUME,
+     "the same from a file, 'host slots=n' a line"},
+    {"ps-hosts", 0, YK_OPT_TEXT, TRAIN, AT(ps_hosts), NULL, 0, 0, NULL, "LIST", YK_OPT_ON_RESUME,
+     "hosts of the parameter servers (default: the first of --hosts)"},
+    {"heartbeat", 0, YK_OPT_REAL, TRAIN, AT(heartbeat), NULL, 0.2, 3600, NULL, "X", YK_OPT_ON_RESUME,
+     "seconds of silence after which a worker is lost (default: 2 on one host, else 5)"},
+    {"on-worker-loss", 0, YK_OPT_CHOICE, TRAIN, AT(on_worker_loss), "continue", 0, 0, "continue|replace|restart|fail", "WHAT",
+     YK_OPT_ON_RESUME, "continue without it, replace it, restart from the checkpoint, or fail"},
+    {"restarts", 0, YK_OPT_INT, TRAIN, AT(restarts), "0", 0, 1000, NULL, "N", YK_OPT_ON_RESUME,
+     "after a loss that ends the job start again from the checkpoint, at most N times"},
 
     {"optimizer", 0, YK_OPT_CHOICE, TRAIN, AT(optimizer), NULL, 0, 0, OPTIMIZER_NAMES, "NAME", 0,
      "how gradients change parameters"},
@@ -69,17 +96,24 @@ const struct yk_opt yk_option_table[] = {
     {"to", 0, YK_OPT_CHOICE, YK_VERB(export), AT(to), "npz", 0, 0, "npz", "FORMAT", YK_OPT_TRANSIENT, "what to write"},
     {"mirror", 0, YK_OPT_TEXT, YK_VERB(data), AT(mirror), NULL, 0, 0, NULL, "URL", 0,
      "fetch from URL/<file>.gz and from nowhere else"},
+    {"bandwidth", 0, YK_OPT_TEXT, YK_VERB(testbed), AT(bandwidth), NULL, 0, 0, NULL, "RATE", 0,
+     "of every host's link: 1.8gbit, 100mbit (default: as fast as it goes)"},
+    {"slow", 0, YK_OPT_TEXT, YK_VERB(testbed), AT(slow), NULL, 0, 0, NULL, "HOST:X,...", 0,
+     "give a host only this part of a core: n2:0.3"},
+    {"slow-link", 0, YK_OPT_TEXT, YK_VERB(testbed), AT(slow_link), NULL, 0, 0, NULL, "HOST:RATE,...", 0,
+     "give a host a link of its own rate: n2:100mbit"},
     {"man", 0, YK_OPT_FLAG, YK_VERB(help), AT(man), NULL, 0, 0, NULL, "", YK_OPT_TRANSIENT, "print the manual page (roff)"},
     {"completion", 0, YK_OPT_CHOICE, YK_VERB(help), AT(completion), NULL, 0, 0, "bash|zsh|fish", "SHELL", YK_OPT_TRANSIENT,
      "print the completion script of a shell"},
 
     {"config", 0, YK_OPT_TEXT, ALL, AT(config), NULL, 0, 0, NULL, "FILE", YK_OPT_TRANSIENT | YK_OPT_SHARED,
      "read options from FILE too, over ./yoke.ini"},
-    {"json", 0, YK_OPT_FLAG, YK_VERB(train) | YK_VERB(eval) | YK_VERB(data), AT(json), NULL, 0, 0, NULL, "",
+    {"json", 0, YK_OPT_FLAG, YK_VERB(train) | YK_VERB(eval) | YK_VERB(data) | YK_VERB(netcheck), AT(json), NULL, 0, 0, NULL, "",
      YK_OPT_TRANSIENT | YK_OPT_SHARED, "print the result as one JSON object"},
     {"quiet", 'q', YK_OPT_FLAG, ALL, AT(quiet), NULL, 0, 0, NULL, "", YK_OPT_TRANSIENT | YK_OPT_SHARED,
      "no progress, only warnings and the result"},
-    {"verbose", 'v', YK_OPT_FLAG, TRAIN, AT(verbose), NULL, 0, 0, NULL, "", YK_OPT_TRANSIENT | YK_OPT_SHARED, "say more"},
+    {"verbose", 'v', YK_OPT_FLAG, TRAIN | YK_VERB(netcheck) | YK_VERB(testbed), AT(verbose), NULL, 0, 0, NULL, "",
+     YK_OPT_TRANSIENT | YK_OPT_SHARED, "say more"},
     {"dry-run", 0, YK_OPT_FLAG, TRAIN, AT(dry_run), NULL, 0, 0, NULL, "", YK_OPT_TRANSIENT | YK_OPT_SHARED,
      "check everything, show the plan, train nothing"},
 };

@@ -8,7 +8,7 @@
 #include "base/opt.h"
 
 /* The verbs, each a file of its own in cmd/: the one list. YK_VERB(train) is a verb's bit in the table. */
-#define YK_VERBS(X) X(train) X(eval) X(predict) X(export) X(data) X(help)
+#define YK_VERBS(X) X(train) X(eval) X(predict) X(export) X(data) X(netcheck) X(testbed) X(help)
 #define YK_VERB_INDEX(name) yk_verb_index_##name,
 enum yk_verb_index { YK_VERBS(YK_VERB_INDEX) yk_verb_count };
 #define YK_VERB(name) (1u << yk_verb_index_##name)
@@ -19,6 +19,21 @@ struct yk_options {
     char *test_data;
     int64_t batch;
     int64_t seed;
+    /* who trains: how many, where, by which rule */
+    char *mode;
+    int64_t workers;
+    int64_t ps;
+    int64_t backup;
+    int64_t staleness;
+    int64_t global_batch;
+    int64_t shards;
+    char *hosts;
+    char *hostfile;
+    char *ps_hosts;
+    /* what if one of them is lost */
+    double heartbeat;
+    char *on_worker_loss;
+    int64_t restarts;
     /* how the parameters move */
     char *optimizer;
     double lr;
@@ -45,6 +60,9 @@ struct yk_options {
     char *output;
     char *to;
     char *mirror;
+    char *bandwidth;
+    char *slow;
+    char *slow_link;
     bool man;
     char *completion;
     /* common */

@@ -6,6 +6,7 @@
 #include "kernel/kernel.h"
 #include "model/model.h"
 #include "optim/optim.h"
+#include "strategy/strategy.h"
 #include "tests/testdir.h"
 
 #include <ctype.h>
@@ -107,8 +108,12 @@ static void test_lists(void **state)
     for (unsigned i = 0; yk_kernels_at(i) != NULL; i++)
         assert_true(yk_choice_has(option("isa")->choices, yk_kernels_at(i)->name));
     assert_true(yk_choice_has(option("isa")->choices, "auto"));
+    names[0] = '\0';
+    for (unsigned i = 0; i < YK_MODE_COUNT; i++)
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i > 0 ? "|" : "", yk_mode_name((enum yk_mode)i));
+    assert_string_equal(option("mode")->choices, names);
 
-    static const char *const VERBS[] = {"train", "eval", "predict", "export", "data", "help"};
+    static const char *const VERBS[] = {"train", "eval", "predict", "export", "data", "netcheck", "testbed", "help"};
     assert_int_equal(yk_verb_count, sizeof VERBS / sizeof VERBS[0]);
     for (unsigned i = 0; i < yk_verb_count; i++)
         assert_int_equal(yk_verb_bit(VERBS[i]), 1u << i);
@@ -126,7 +131,20 @@ static void test_round_trip(void **state)
         {"data", "/tmp/x y"},
         {"test-data", "t"},
         {"batch", "7"},
+        {"global-batch", "21"},
         {"seed", "8999999999999999"},
+        {"mode", "ssp"},
+        {"workers", "3"},
+        {"ps", "2"},
+        {"backup", "1"},
+        {"staleness", "4"},
+        {"shards", "12"},
+        {"hosts", "a:2,b"},
+        {"hostfile", "hosts.txt"},
+        {"ps-hosts", "c"},
+        {"heartbeat", "0.7"},
+        {"on-worker-loss", "replace"},
+        {"restarts", "2"},
         {"optimizer", "adam"},
         {"lr", "0.3"},
         {"momentum", "0.1"},

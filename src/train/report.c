@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ROWS = 9, BAR = 15 };
+enum { ROWS = 9, BAR = 15, WORKERS = 16 }; /* rows and bars of the curve; workers that are listed */
 
 /* 1234567 -> "1,234,567" */
 static const char *grouped(double v, char out[32])
@@ -68,18 +68,18 @@ static void curve_row(const struct yk_session *s, const struct yk_point *p, doub
 /* At most ROWS rows, evenly spread over the checks that were kept, and always the last one. */
 static void curve(const struct yk_session *s, struct yk_buf *out)
 {
-    const struct yk_point last = {s->now, s->last_loss, s->test_loss, s->test_accuracy};
-    unsigned points = s->points;
+    const struct yk_point last = {s->now, s->curve.train_loss, s->curve.test_loss, s->curve.test_accuracy};
+    unsigned points = s->curve.points;
     double most = 0;
-    while (points > 0 && s->curve[points - 1].at.step >= last.at.step)
+    while (points > 0 && s->curve.point[points - 1].at.step >= last.at.step)
         points--;
     for (unsigned i = 0; i < points; i++)
-        most = fmax(most, s->test.rows > 0 ? s->curve[i].test_loss : s->curve[i].train_loss);
+        most = fmax(most, s->test.rows > 0 ? s->curve.point[i].test_loss : s->curve.point[i].train_loss);
     yk_buf_format(out, "%10s %10s %8s %11s %10s %9s\n", "step", "time", "epoch", "train loss", "test loss", "accuracy");
     unsigned rows = points < ROWS - 1 ? points : ROWS - 1;
     for (unsigned r = 0; r < rows; r++)
-        curve_row(s, &s->curve[r * points / rows], most, out);
-    if (s->tested_step == last.at.step || s->test.rows == 0)
+        curve_row(s, &s->curve.point[r * points / rows], most, out);
+    if (s->curve.tested_step == last.at.step || s->test.rows == 0)
         curve_row(s, &last, most, out);
     yk_buf_text(out, "\n");
 }
@@ -118,17 +118,61 @@ static void where(const json_t *j, struct yk_buf *out)
     yk_buf_format(out, " %.0f %% waiting\n", wait / all * 100);
 }
 
+/* Who did what, and where each one's time went. */
+static void workers(const json_t *j, struct yk_buf *out)
+{
+    static const char *const PHASES[] = {"input", "compute", "push", "wait"};
+    static const int WIDTH[] = {5, 7, 5, 5};
+    const json_t *list = json_object_get(j, "workers_detail");
+    char steps[32];
+    if (json_array_size(list) < 2)
+        return;
+    yk_buf_format(out, "%6s %-10s %11s %6s %6s %7s %5s %7s %5s %5s\n", "worker", "host", "steps", "share", "stale", "dropped",
+                  "input", "compute", "push", "wait");
+    for (size_t i = 0; i < json_array_size(list) && i < WORKERS; i++) {
+        const json_t *w = json_array_get(list, i), *p = json_object_get(w, "phases");
+        double seconds = number(w, "seconds");
+        yk_buf_format(out, "%6zu %-10.10s %11s %5.1f%% %6.2f %7.0f", i, text(w, "host"), grouped(number(w, "steps"), steps),
+                      number(w, "share") * 100, number(json_object_get(w, "staleness"), "mean"), number(w, "stale_dropped"));
+        for (size_t k = 0; k < sizeof PHASES / sizeof PHASES[0]; k++)
+            if (seconds > 0)
+                yk_buf_format(out, " %*.0f%%", WIDTH[k] - 1, fmin(fmax(number(p, PHASES[k]) / seconds, 0), 1) * 100);
+            else
+                yk_buf_format(out, " %*s", WIDTH[k], "-");
+        yk_buf_text(out, json_is_false(json_object_get(w, "alive")) ? "  lost\n" : "\n");
+    }
+    if (json_array_size(list) > WORKERS)
+        yk_buf_format(out, "%6s and %zu more: see summary.json\n", "", json_array_size(list) - WORKERS);
+    yk_buf_text(out, "\n");
+}
+
+/* Losses, replacements, restarts. */
+static void incidents(const json_t *j, struct yk_buf *out)
+{
+    const json_t *list = json_object_get(j, "events");
+    char took[24];
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *v = json_array_get(list, i);
+        yk_buf_format(out, "  %s  step %.0f, after %s: %s\n", i == 0 ? "events  " : "        ", number(v, "step"),
+                      duration(number(v, "seconds"), took), text(v, "what"));
+    }
+}
+
 void yk_report(const struct yk_session *s, struct yk_buf *out)
 {
     json_t *j = yk_session_summary(s);
     char a[32], b[32], size[24], took[24], start[24], eval[24];
     double loss = number(j, "test_loss"), accuracy = number(j, "test_accuracy");
-    yk_buf_format(out, "%s on %s, %s, batch %.0f, %s %g, %.0f thread%s (%s)\n\n", text(j, "model"), text(j, "data"),
-                  text(j, "mode"), number(j, "batch"), text(j, "optimizer"), number(j, "lr"), number(j, "threads"),
-                  number(j, "threads") == 1 ? "" : "s", text(j, "isa"));
-    if (s->points > 0)
+    yk_buf_format(out, "%s on %s, %s, ", text(j, "model"), text(j, "data"), text(j, "mode"));
+    if (strcmp(text(j, "mode"), "local") != 0)
+        yk_buf_format(out, "%.0f worker%s, ", number(j, "workers"), number(j, "workers") == 1 ? "" : "s");
+    yk_buf_format(out, "batch %.0f, %s %g, %.0f thread%s (%s)\n\n", number(j, "batch"), text(j, "optimizer"), number(j, "lr"),
+                  number(j, "threads"), number(j, "threads") == 1 ? "" : "s", text(j, "isa"));
+    if (s->curve.points > 0)
         curve(s, out);
+    workers(j, out);
     ending(j, out);
+    incidents(j, out);
     if (!isnan(loss))
         yk_buf_format(out, "  test      loss %.4f, accuracy %.2f %%\n", loss, accuracy * 100);
     yk_buf_format(out, "  speed     %s steps/s, %s examples/s\n", grouped(number(j, "steps_per_second"), a),
@@ -136,7 +180,12 @@ void yk_report(const struct yk_session *s, struct yk_buf *out)
     yk_buf_format(out, "  time      %s training, %s start-up, %s evaluation%s\n", duration(number(j, "seconds"), took),
                   duration(number(j, "startup_seconds"), start), duration(number(j, "eval_seconds"), eval),
                   json_is_true(json_object_get(j, "eval_overlapped")) ? " on another core" : "");
-    where(j, out);
+    if (number(j, "workers") == 1)
+        where(j, out);
+    const json_t *stale = json_object_get(j, "staleness");
+    if (number(stale, "max") > 0)
+        yk_buf_format(out, "  staleness mean %.2f, 99 %% at most %.0f, largest %.0f\n", number(stale, "mean"),
+                      number(stale, "p99"), number(stale, "max"));
     yk_buf_format(out, "  memory    %s at most\n", yk_size_text((uint64_t)number(j, "peak_rss_bytes"), size));
     yk_buf_format(out, "  params    %s floats, xxh3 %s\n", grouped(number(j, "parameters"), a), text(j, "params_xxh3"));
     yk_buf_format(out, "  run       %s\n", text(j, "run"));

@@ -46,7 +46,7 @@ static void test_figures(void **state)
     yk_params_hash(&s->params, hash);
     assert_has(text, "batch 10, sgd 0.01, 1 thread (");
     assert_has(text, "done: 1,234 steps, 12.22 epochs");
-    assert_has(text, "loss %.4f, accuracy %.2f %%", s->test_loss, s->test_accuracy * 100);
+    assert_has(text, "loss %.4f, accuracy %.2f %%", s->curve.test_loss, s->curve.test_accuracy * 100);
     assert_has(text, "260 floats, xxh3 %s", hash);
     assert_has(text, "run       a\n");
     assert_has(text, "\n        20 ");         /* the curve begins with the first check */

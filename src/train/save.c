@@ -13,15 +13,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { METAS = 20 };
+enum { POOL_LINES = 12, METAS = 20 + POOL_LINES }; /* 12 lines hold the parts of 1024 workers */
 
 yk_code yk_snapshot_init(struct yk_snapshot *n, const struct yk_session *s, bool with_slots, struct yk_error *e)
 {
     yk_code rc = yk_params_init(&n->params, s->params.view, s->params.views, e);
-    for (unsigned i = 0; rc == YK_OK && with_slots && i < s->strategy.owner.optimizer->slots; i++) {
+    for (unsigned i = 0; rc == YK_OK && with_slots && i < s->crew.recipe.optimizer->slots; i++) {
         n->slot[i] = yk_floats(s->params.count);
         if (n->slot[i] == NULL)
             rc = yk_fail_memory(e, s->params.count * sizeof(float));
+    }
+    if (rc == YK_OK && s->crew.rule.pooled) {
+        n->pool = calloc(2 * (size_t)s->crew.clock.deal.most, sizeof *n->pool);
+        if (n->pool == NULL)
+            rc = yk_fail_memory(e, 2 * (size_t)s->crew.clock.deal.most * sizeof *n->pool);
     }
     return rc;
 }
@@ -31,6 +36,7 @@ void yk_snapshot_release(struct yk_snapshot *n)
     yk_params_release(&n->params);
     for (unsigned i = 0; i < YK_SLOTS; i++)
         yk_floats_free(n->slot[i]);
+    free(n->pool);
     *n = (struct yk_snapshot){0};
 }
 
@@ -42,18 +48,36 @@ static void copy_state(float *flat, float *const *slot, const float *from, float
             memcpy(slot[i], from_slot[i], count * sizeof(float));
 }
 
-void yk_snapshot_take(struct yk_snapshot *n, const struct yk_session *s)
+/* Parts that have been dealt and not come back are as good as new: whoever goes on from here deals them again. */
+static void copy_pool(struct yk_snapshot *n, const struct yk_deal *d)
+{
+    memcpy(n->pool, d->back, d->backs * sizeof *n->pool);
+    memcpy(n->pool + d->backs, d->out, d->outs * sizeof *n->pool);
+    n->pooled = d->backs + d->outs;
+}
+
+void yk_snapshot_take(struct yk_snapshot *n, struct yk_session *s)
 {
     n->at = s->now;
     n->at.seconds = yk_session_seconds(s);
-    copy_state(n->params.flat, n->slot, s->params.flat, s->strategy.owner.slot, s->params.count);
+    copy_state(n->params.flat, n->slot, s->params.flat, s->slot, s->params.count);
+    if (n->pool != NULL)
+        copy_pool(n, &s->crew.clock.deal);
 }
 
 void yk_snapshot_restore(const struct yk_snapshot *n, struct yk_session *s)
 {
     s->now = n->at;
-    s->strategy.owner.step = n->at.step;
-    copy_state(s->params.flat, s->strategy.owner.slot, n->params.flat, n->slot, s->params.count);
+    for (unsigned i = 0; i < s->crew.servers; i++)
+        s->crew.server[i].owner.step = n->at.step;
+    copy_state(s->params.flat, s->slot, n->params.flat, n->slot, s->params.count);
+    if (n->pool != NULL) { /* so that the last checkpoint names the parts that this state has not seen */
+        struct yk_deal *d = &s->crew.clock.deal;
+        d->outs = d->backs = 0;
+        d->next = n->at.position;
+        memcpy(d->out, n->pool, n->pooled * sizeof *d->out);
+        d->outs = n->pooled;
+    }
 }
 
 static void tensor_of(struct yk_tensor *t, const struct yk_view *v, const char *prefix, const float *flat)
@@ -74,16 +98,34 @@ static void meta_of(struct yk_meta *m, size_t *n, const char *key, const char *f
     (*n)++;
 }
 
+/* "pool.0": "12 260 40": how far before the position the parts lie that have to be dealt again; as many such lines as it takes. */
+static void pool_of(struct yk_meta *m, size_t *n, const struct yk_snapshot *snap)
+{
+    unsigned i = 0;
+    for (unsigned line = 0; i < snap->pooled && line < POOL_LINES; line++) {
+        struct yk_meta *to = &m[(*n)++];
+        size_t used = 0;
+        snprintf(to->key, sizeof to->key, "pool.%u", line);
+        to->value[0] = '\0';
+        for (; i < snap->pooled && used + 24 < sizeof to->value; i++)
+            used += (size_t)snprintf(to->value + used, sizeof to->value - used, "%s%" PRIu64, used > 0 ? " " : "",
+                                     snap->at.position - snap->pool[i]);
+    }
+}
+
 static yk_code write_snapshot(struct yk_session *s, struct yk_error *e)
 {
     const struct yk_snapshot *snap = &s->saving;
-    const struct yk_optimizer_ops *optimizer = s->strategy.owner.optimizer;
+    const struct yk_optimizer_ops *optimizer = s->crew.recipe.optimizer;
     size_t views = s->params.views, n = 0, metas = 0;
-    struct yk_meta meta[METAS];
     char dir[YK_PATH_MAX], path[YK_PATH_MAX];
     struct yk_tensor *tensor = calloc(views * (1 + optimizer->slots), sizeof *tensor);
-    if (tensor == NULL)
-        return yk_fail_memory(e, views * sizeof *tensor);
+    struct yk_meta *meta = calloc(METAS, sizeof *meta);
+    if (tensor == NULL || meta == NULL) {
+        free(tensor);
+        free(meta);
+        return yk_fail_memory(e, views * sizeof *tensor + METAS * sizeof *meta);
+    }
     for (size_t i = 0; i < views; i++)
         tensor_of(&tensor[n++], &s->params.view[i], "", snap->params.flat);
     for (unsigned k = 0; k < optimizer->slots; k++) {
@@ -100,20 +142,23 @@ static yk_code write_snapshot(struct yk_session *s, struct yk_error *e)
     meta_of(meta, &metas, "classes", "%u", s->train.classes);
     meta_of(meta, &metas, "optimizer", "%s", optimizer->name);
     meta_of(meta, &metas, "seed", "%lld", (long long)s->o.seed);
-    meta_of(meta, &metas, "batch", "%lld", (long long)s->o.batch);
+    meta_of(meta, &metas, "batch", "%lld", (long long)yk_session_batch(s));
+    meta_of(meta, &metas, "part", "%u", s->crew.rule.batch);
     meta_of(meta, &metas, "step", "%" PRIu64, snap->at.step);
     meta_of(meta, &metas, "examples", "%" PRIu64, snap->at.examples);
-    meta_of(meta, &metas, "epoch", "%" PRIu64, snap->at.cursor.epoch);
-    meta_of(meta, &metas, "epoch_at", "%" PRIu64, snap->at.cursor.at);
+    meta_of(meta, &metas, "epoch", "%" PRIu64, snap->at.position / s->train.rows);
+    meta_of(meta, &metas, "epoch_at", "%" PRIu64, snap->at.position % s->train.rows);
     meta_of(meta, &metas, "seconds", "%.9f", snap->at.seconds);
     meta_of(meta, &metas, "loss", "%.17g", snap->at.loss);
     meta_of(meta, &metas, "loss_examples", "%" PRIu64, snap->at.loss_examples);
     if (s->o.test_data != NULL)
         meta_of(meta, &metas, "test_data", "%s", s->o.test_data);
+    pool_of(meta, &metas, snap);
     yk_code rc = yk_run_path(&s->run, "checkpoints", dir, e);
     if (rc == YK_OK)
         rc = yk_checkpoint_write(dir, snap->at.step, tensor, n, meta, metas, (unsigned)s->o.keep, path, e);
     free(tensor);
+    free(meta);
     return rc;
 }
 
@@ -121,7 +166,11 @@ static void write_job(void *arg)
 {
     struct yk_session *s = arg;
     s->save_error = (struct yk_error){0};
-    write_snapshot(s, &s->save_error);
+    if (write_snapshot(s, &s->save_error) != YK_OK)
+        return;
+    atomic_store(&s->saved_step, (long long)s->saving.at.step);
+    if (s->saved != NULL)
+        s->saved(s->saved_arg, (long long)s->saving.at.step);
 }
 
 yk_code yk_saver_open(struct yk_session *s, struct yk_error *e)
@@ -190,6 +239,35 @@ static bool restore_views(const struct yk_tensors *t, const struct yk_params *p,
     return true;
 }
 
+/* The parts that were under way: dealt first. A step of whole batches has no place for them. */
+static yk_code restore_pool(struct yk_session *s, const struct yk_tensors *t, const char *path, struct yk_error *e)
+{
+    for (unsigned line = 0; line < POOL_LINES; line++) {
+        char key[16];
+        snprintf(key, sizeof key, "pool.%u", line);
+        const char *text = yk_tensors_meta(t, key);
+        for (char *end; text != NULL && *text != '\0'; text = end) {
+            uint64_t before = strtoull(text, &end, 10);
+            if (end == text || before > s->now.position || s->restored == YK_POOL_MOST)
+                return yk_fail(e, YK_DATA, "'%s' does not fit this run: its list of parts is damaged", path);
+            s->restored_pool[s->restored++] = s->now.position - before;
+        }
+    }
+    const char *part = yk_tensors_meta(t, "part");
+    if (s->restored > 0 && s->crew.rule.pooled && (part == NULL || strtoull(part, NULL, 10) != s->crew.rule.batch)) {
+        yk_fail(e, YK_USAGE, "'%s' was written in the middle of an epoch that was dealt in parts of %s examples, not %u", path,
+                part != NULL ? part : "other", s->crew.rule.batch);
+        yk_hint(e, "keep --workers less --backup as it was, so that a part stays what it is");
+        return YK_USAGE;
+    }
+    if (s->restored > 0 && !s->crew.rule.pooled) {
+        yk_fail(e, YK_USAGE, "'%s' was written in the middle of an asynchronous epoch", path);
+        yk_hint(e, "it can go on with --mode async or ssp, or with --backup");
+        return YK_USAGE;
+    }
+    return YK_OK;
+}
+
 yk_code yk_saver_restore(struct yk_session *s, bool *found, struct yk_error *e)
 {
     struct yk_tensors t;
@@ -202,20 +280,22 @@ yk_code yk_saver_restore(struct yk_session *s, bool *found, struct yk_error *e)
     *found = any != 0;
     if (rc != YK_OK || !any)
         return rc;
-    struct yk_owner *owner = &s->strategy.owner;
+    const struct yk_optimizer_ops *optimizer = s->crew.recipe.optimizer;
+    uint64_t epoch = 0, epoch_at = 0;
     char data_hash[24];
     snprintf(data_hash, sizeof data_hash, "%016" PRIx64, s->train.xxh3);
     const char *hash = yk_tensors_meta(&t, "data_xxh3"), *seconds = yk_tensors_meta(&t, "seconds"),
                *loss = yk_tensors_meta(&t, "loss");
     bool whole = restore_views(&t, &s->params, "", s->params.flat);
-    for (unsigned k = 0; k < owner->optimizer->slots && whole; k++) {
+    for (unsigned k = 0; k < optimizer->slots && whole; k++) {
         char prefix[YK_NAME];
-        snprintf(prefix, sizeof prefix, "optimizer.%s.", owner->optimizer->slot[k]);
-        whole = restore_views(&t, &s->params, prefix, owner->slot[k]);
+        snprintf(prefix, sizeof prefix, "optimizer.%s.", optimizer->slot[k]);
+        whole = restore_views(&t, &s->params, prefix, s->slot[k]);
     }
     whole = whole && meta_number(&t, "step", &m.step) && meta_number(&t, "examples", &m.examples) &&
-            meta_number(&t, "epoch", &m.cursor.epoch) && meta_number(&t, "epoch_at", &m.cursor.at) && hash != NULL &&
-            seconds != NULL && loss != NULL && meta_number(&t, "loss_examples", &m.loss_examples);
+            meta_number(&t, "epoch", &epoch) && meta_number(&t, "epoch_at", &epoch_at) && epoch_at <= s->train.rows &&
+            epoch < UINT64_MAX / s->train.rows && hash != NULL && seconds != NULL && loss != NULL &&
+            meta_number(&t, "loss_examples", &m.loss_examples);
     if (!whole) {
         rc = yk_fail(e, YK_DATA, "'%s' does not fit this run: tensors or metadata are missing", path);
     } else if (strcmp(hash, data_hash) != 0) {
@@ -224,9 +304,10 @@ yk_code yk_saver_restore(struct yk_session *s, bool *found, struct yk_error *e)
     } else {
         m.seconds = strtod(seconds, NULL);
         m.loss = strtod(loss, NULL);
+        m.position = epoch * s->train.rows + epoch_at;
         s->now = m;
-        owner->step = m.step;
-        rc = yk_source_seek(&s->source, m.cursor, e);
+        atomic_store(&s->saved_step, (long long)m.step);
+        rc = restore_pool(s, &t, path, e);
     }
     yk_tensors_release(&t);
     return rc;

@@ -104,7 +104,7 @@ static void test_metadata(void **state)
     assert_non_null(yk_tensors_find(&t, "optimizer.velocity.softmax.weight"));
     const struct yk_view *v = yk_params_find(&s->params, "softmax.weight");
     assert_memory_equal(yk_tensors_find(&t, v->name)->data, s->params.flat + v->at, v->count * sizeof(float));
-    assert_memory_equal(yk_tensors_find(&t, "optimizer.velocity.softmax.weight")->data, s->strategy.owner.slot[0] + v->at,
+    assert_memory_equal(yk_tensors_find(&t, "optimizer.velocity.softmax.weight")->data, s->slot[0] + v->at,
                         v->count * sizeof(float));
     yk_tensors_release(&t);
     yk_session_close(s);
@@ -217,15 +217,15 @@ static void test_snapshot(void **state)
     yk_params_hash(&s->params, seven);
     assert_int_equal(snap.at.step, 7);
     memset(s->params.flat, 0, bytes);
-    memset(s->strategy.owner.slot[1], 0, bytes);
+    memset(s->slot[1], 0, bytes);
     yk_params_hash(&snap.params, hash);
     assert_string_equal(hash, seven);
     yk_snapshot_restore(&snap, other);
     yk_params_hash(&other->params, hash);
     assert_string_equal(hash, seven);
-    assert_true(other->now.step == 7 && other->strategy.owner.step == 7 && other->now.examples == 700 &&
-                other->now.cursor.at == 700);
-    assert_memory_equal(other->strategy.owner.slot[1], snap.slot[1], bytes);
+    assert_true(other->now.step == 7 && other->crew.server[0].owner.step == 7 && other->now.examples == 700 &&
+                other->now.position == 700);
+    assert_memory_equal(other->slot[1], snap.slot[1], bytes);
     bool any = false;
     for (size_t i = 0; i < s->params.count; i++)
         any |= snap.slot[1][i] > 0;

@@ -1,5 +1,6 @@
-/* session.c - opens a training run: options, data, model, parameters, strategy, run folder, in this order, and everything is
- * checked before the folder is made. Closing undoes it in reverse and accepts a session that is only half open.
+/* session.c - opens a training run: options, plan, data, model, parameters, run folder, crew, in this order, and everything is
+ * checked before the folder is made. Closing undoes it in reverse and accepts a session that is only half open. Over MPI every rank
+ * opens one; the run's folder, its checkpoints and its records are rank 0's.
  *
  * A resumed run takes its options from its own config.json; the command line may only change when it stops, how often it
  * looks and saves, and how it computes. */
@@ -87,8 +88,9 @@ static yk_code fix_machine(struct yk_session *s, struct yk_error *e)
     yk_code rc = yk_kernels_pick(s->o.isa, &kernels, e);
     if (rc == YK_OK)
         rc = yk_opts_set(&s->opts, "isa", kernels->name, YK_COMMAND_LINE, e);
-    if (rc == YK_OK && s->o.threads == 0) {
-        snprintf(text, sizeof text, "%u", yk_cpus());
+    if (rc == YK_OK && s->o.threads == 0 && !s->job.joined) { /* ranks settle it when they meet */
+        unsigned each = yk_cpus() / (unsigned)s->o.workers;
+        snprintf(text, sizeof text, "%u", each > 0 ? each : 1);
         rc = yk_opts_set(&s->opts, "threads", text, YK_FROM_MODEL, e);
     }
     s->threads = (unsigned)s->o.threads;
@@ -117,9 +119,10 @@ static yk_code open_data(struct yk_session *s, struct yk_error *e)
         return yk_fail(e, YK_USAGE, "'yoke train %s' needs --data", s->model_name);
     if (yk_fetch_knows(s->o.data))
         rc = yk_fetch(s->o.data, NULL, say, s->log, folder, e);
+    bool tests = s->job.mpi.rank == 0; /* owner 0 evaluates */
     if (rc == YK_OK)
-        rc = yk_data_open(s->o.data, &s->train, s->o.test_data == NULL ? &s->test : NULL, e);
-    if (rc == YK_OK && s->o.test_data != NULL) {
+        rc = yk_data_open(s->o.data, &s->train, tests && s->o.test_data == NULL ? &s->test : NULL, e);
+    if (rc == YK_OK && tests && s->o.test_data != NULL) {
         rc = yk_data_open_test(s->o.test_data, &s->test, e);
         if (rc == YK_OK && (s->test.features != s->train.features || s->test.classes > s->train.classes))
             rc = yk_fail(e, YK_USAGE, "'%s' (%ux%ux%u, %u classes) does not fit '%s' (%ux%ux%u, %u classes)", s->o.test_data,
@@ -127,17 +130,20 @@ static yk_code open_data(struct yk_session *s, struct yk_error *e)
                          s->train.shape[1], s->train.shape[2], s->train.classes);
         s->test.classes = s->train.classes;
     }
-    if (rc == YK_OK && (uint64_t)s->o.batch > s->train.rows)
-        rc = yk_fail(e, YK_USAGE, "--batch %lld is more than the %u examples of '%s'", (long long)s->o.batch, s->train.rows,
-                     s->o.data);
-    if (rc == YK_OK && s->test.rows == 0 && (s->o.target_loss > 0 || s->o.target_accuracy > 0)) {
+    s->crew.rule.rows = s->train.rows;
+    if (rc == YK_OK && yk_session_batch(s) > s->train.rows)
+        rc = yk_fail(e, YK_USAGE, "%s %u is more than the %u examples of '%s'",
+                     s->crew.rule.workers > 1 ? "a global batch of" : "--batch", yk_session_batch(s), s->train.rows, s->o.data);
+    if (rc == YK_OK && tests && s->test.rows == 0 && (s->o.target_loss > 0 || s->o.target_accuracy > 0)) {
         yk_fail(e, YK_USAGE, "a target needs test data, and '%s' has none", s->o.data);
         yk_hint(e, "name some with --test-data");
         rc = YK_USAGE;
     }
-    if (rc == YK_OK && s->ops->packed)
+    if (rc == YK_OK && s->ops->packed &&
+        (!s->job.joined || (unsigned)s->job.mpi.rank >= s->crew.rule.owners || s->crew.rule.mode == YK_MODE_allreduce ||
+         s->job.mpi.size == 1)) /* a worker is here */
         rc = yk_dataset_pack(&s->train, e);
-    if (rc == YK_OK && s->ops->packed)
+    if (rc == YK_OK && s->ops->packed && tests)
         rc = yk_dataset_pack(&s->test, e);
     if (rc == YK_OK)
         rc = fix_path(s, "data", s->o.data, e);
@@ -150,18 +156,18 @@ static yk_code open_training(struct yk_session *s, struct yk_error *e)
 {
     const struct yk_optimizer_ops *optimizer = yk_optimizer_find(s->o.optimizer);
     const struct yk_update update = {.momentum = (float)s->o.momentum, .beta2 = (float)s->o.beta2, .eps = (float)s->o.eps};
-    struct yk_schedule schedule;
-    yk_code rc = yk_schedule_parse(s->o.schedule, &schedule, e);
+    struct yk_recipe *recipe = &s->crew.recipe;
+    *recipe = (struct yk_recipe){.optimizer = optimizer, .lr = s->o.lr, .constants = update};
+    yk_code rc = yk_schedule_parse(s->o.schedule, &recipe->schedule, e);
     if (rc == YK_OK)
         rc = s->ops->open(&s->model, &s->train, e);
     if (rc == YK_OK)
         rc = s->ops->layout(s->model, &s->params, (uint64_t)s->o.seed, e);
+    for (unsigned i = 0; rc == YK_OK && i < optimizer->slots; i++)
+        if ((s->slot[i] = yk_floats(s->params.count)) == NULL)
+            rc = yk_fail_memory(e, s->params.count * sizeof(float));
     if (rc == YK_OK)
-        rc = s->ops->work_open(&s->work, s->model, s->threads, s->o.isa, e);
-    if (rc == YK_OK)
-        rc = yk_strategy_init(&s->strategy, optimizer, &schedule, s->o.lr, &update, &s->params, e);
-    if (rc == YK_OK)
-        rc = yk_source_init(&s->source, &s->train, (uint32_t)s->o.batch, (uint64_t)s->o.seed, true, e);
+        rc = yk_source_init(&s->source, &s->train, (uint64_t)s->o.seed, true, e);
     return rc;
 }
 
@@ -185,18 +191,39 @@ static yk_code drop_summary(struct yk_session *s, struct yk_error *e)
     return rc;
 }
 
+yk_code yk_session_ranks(struct yk_session *s, struct yk_error *e)
+{
+    const struct yk_rule *r = &s->crew.rule;
+    bool together = r->mode == YK_MODE_allreduce || r->mode == YK_MODE_local, processes = s->job.joined && s->job.mpi.size > 1;
+    unsigned owners = together ? 0 : r->owners;
+    struct yk_rank *rank = calloc(owners + r->workers, sizeof *rank);
+    if (rank == NULL)
+        return yk_fail_memory(e, (owners + r->workers) * sizeof *rank);
+    for (unsigned i = 0; i < owners + r->workers; i++) {
+        rank[i] = (struct yk_rank){.role = i < owners ? "ps" : "worker", .pid = (int)getpid()};
+        if (processes) {
+            snprintf(rank[i].host, sizeof rank[i].host, "%s", s->job.host[i]);
+            rank[i].pid = s->job.pid[i];
+        } else {
+            gethostname(rank[i].host, sizeof rank[i].host - 1);
+        }
+    }
+    yk_code rc = yk_run_save_ranks(&s->run, rank, owners + r->workers, e);
+    free(rank);
+    return rc;
+}
+
 /* The folder exists from here on. A resumed run changes nothing in it before its checkpoint has been accepted. */
-static yk_code open_run(struct yk_session *s, struct yk_error *e)
+static yk_code open_run(struct yk_session *s, bool *found, struct yk_error *e)
 {
     char path[YK_PATH_MAX];
-    bool found = false;
-    yk_code rc = s->resumed ? YK_OK : yk_run_create(&s->run, s->o.run, s->model_name, "local", e);
+    yk_code rc = s->resumed ? YK_OK : yk_run_create(&s->run, s->o.run, s->model_name, yk_mode_name(s->crew.rule.mode), e);
     if (rc == YK_OK)
         rc = yk_run_path(&s->run, "log.txt", path, e);
     if (rc == YK_OK)
         rc = yk_log_file(s->log, path, e);
     if (rc == YK_OK && s->resumed)
-        rc = yk_saver_restore(s, &found, e); /* a damaged checkpoint is told to log.txt too */
+        rc = yk_saver_restore(s, found, e); /* a damaged checkpoint is told to log.txt too */
     if (rc == YK_OK && s->old_summary != NULL && s->now.step >= yk_session_end(s, NULL)) {
         rc = yk_fail(e, YK_USAGE, "'%s' is at step %llu already, past what the stop rule asks", s->run.dir,
                      (unsigned long long)s->now.step);
@@ -207,24 +234,112 @@ static yk_code open_run(struct yk_session *s, struct yk_error *e)
     if (rc == YK_OK)
         rc = save_config(s, e);
     if (rc == YK_OK)
-        rc = yk_run_save_ranks(&s->run, e);
+        rc = yk_session_ranks(s, e);
     if (rc != YK_OK)
         return rc;
     if (s->resumed)
         yk_log_line(s->log, YK_INFO,
-                    found ? "resuming '%s' at step %llu" : "resuming '%s' from the start: it has no checkpoint yet (step %llu)",
+                    *found ? "resuming '%s' at step %llu" : "resuming '%s' from the start: it has no checkpoint yet (step %llu)",
                     s->run.dir, (unsigned long long)s->now.step);
     else
         yk_log_line(s->log, YK_DEBUG, "yoke %s trains %s on %s in '%s'", YK_VERSION, s->model_name, s->o.data, s->run.dir);
-    rc = yk_metrics_open(&s->metrics, &s->run, "worker-0", s->now.step, e);
+    return YK_OK;
+}
+
+/* What the run writes about itself. The curves of the whole run are with owner 0; several workers have a folder each besides. */
+static yk_code open_records(struct yk_session *s, bool found, struct yk_error *e)
+{
+    const struct yk_rule *r = &s->crew.rule;
+    bool served = r->mode != YK_MODE_local && r->mode != YK_MODE_allreduce;
+    yk_code rc = yk_metrics_open(&s->metrics, &s->run, served ? "ps-0" : "worker-0", s->now.step, e);
     if (rc == YK_OK && s->resumed)
         yk_events_restart(yk_metrics_events(s->metrics), s->now.step + 1);
     if (rc == YK_OK && !found)
         s->ops->graph(s->model, yk_metrics_events(s->metrics));
+    if (rc == YK_OK && (served || r->workers > 1)) {
+        s->worker_events = calloc(r->workers, sizeof(struct yk_events *));
+        if (s->worker_events == NULL)
+            return yk_fail_memory(e, r->workers * sizeof(struct yk_events *));
+    }
+    for (unsigned w = 0; rc == YK_OK && s->worker_events != NULL && w < r->workers; w++) {
+        char folder[YK_PATH_MAX];
+        if (!served && w == 0) { /* its folder is owner 0's */
+            s->worker_events[0] = yk_metrics_events(s->metrics);
+            continue;
+        }
+        rc = yk_path(folder, e, "%s/events/worker-%u", s->run.dir, w);
+        if (rc == YK_OK)
+            rc = yk_events_open(&s->worker_events[w], folder, e);
+        if (rc == YK_OK && s->resumed)
+            yk_events_restart(s->worker_events[w], s->now.step + 1);
+    }
     if (rc == YK_OK)
         rc = yk_evaluator_open(s, e);
     if (rc == YK_OK)
         rc = yk_saver_open(s, e);
+    return rc;
+}
+
+/* Options, from what was typed, from the run that is resumed, and from the model. */
+static yk_code open_options(struct yk_session *s, const char *model, struct yk_error *e)
+{
+    yk_code rc = YK_OK;
+    if (s->o.resume != NULL && model != NULL)
+        return yk_fail(e, YK_USAGE, "--resume takes the model from the run, so leave out '%.40s'", model);
+    if (s->o.resume == NULL && model == NULL)
+        return yk_fail(e, YK_USAGE, "which model? for example: yoke train softmax");
+    if (s->o.resume != NULL) {
+        rc = yk_options_check(&s->opts, YK_VERB(train), e); /* what was typed, before what the run adds to it */
+        if (rc == YK_OK && s->job.mpi.rank == 0)
+            rc = load_run(s, e);
+        s->resumed = true;
+        rc = yk_meet_config(s, rc, e);
+        if (rc != YK_OK)
+            return rc;
+    } else {
+        snprintf(s->model_name, sizeof s->model_name, "%.*s", YK_NAME - 1, model);
+    }
+    rc = find_model(s, e);
+    if (rc == YK_OK)
+        rc = yk_options_model(&s->opts, s->ops->defaults, e);
+    if (rc == YK_OK)
+        rc = yk_options_check(&s->opts, YK_VERB(train), e);
+    if (rc == YK_USAGE && s->resumed) /* what does not fit stands in the run's own file, not on the command line */
+        rc = YK_DATA;
+    return rc;
+}
+
+/* All that a rank does by itself before it meets the others. */
+static yk_code open_alone(struct yk_session *s, const char *model, struct yk_error *e)
+{
+    yk_code rc = open_options(s, model, e);
+    if (rc != YK_OK || s->already_done)
+        return rc;
+    rc = yk_plan(s, e);
+    if (rc == YK_OK)
+        rc = fix_machine(s, e);
+    if (rc == YK_OK)
+        rc = open_data(s, e);
+    if (rc == YK_OK)
+        rc = open_training(s, e);
+    s->crew.rule.last_step = rc == YK_OK ? yk_session_end(s, NULL) : 0;
+    return rc;
+}
+
+static yk_code open_session(struct yk_session *s, const char *model, struct yk_error *e)
+{
+    bool found = false, first = s->job.mpi.rank == 0;
+    yk_code rc = yk_meet(s, open_alone(s, model, e), e);
+    if (rc != YK_OK || s->already_done || s->o.dry_run)
+        return rc;
+    yk_crew_place(s);
+    if (first)
+        rc = open_run(s, &found, e);
+    rc = yk_meet(s, rc, e);
+    if (rc == YK_OK)
+        rc = yk_crew_open(s, e);
+    if (rc == YK_OK && first)
+        rc = open_records(s, found, e);
     return rc;
 }
 
@@ -234,38 +349,20 @@ yk_code yk_session_open(struct yk_session **out, const struct yk_opts *opts, con
     struct yk_session *s = calloc(1, sizeof *s);
     if (s == NULL)
         return yk_fail_memory(e, sizeof *s);
-    s->opened = opened;
+    s->times.opened = opened;
     s->run.lock = -1;
+    atomic_store(&s->saved_step, -1);
+    s->job.clean = true;
+    s->job.mpi.size = 1;
     yk_code rc = yk_opts_copy(&s->opts, &s->o, opts, e);
     if (rc == YK_OK && (s->log = yk_log_open(s->o.quiet ? YK_WARN : s->o.verbose ? YK_DEBUG : YK_INFO)) == NULL)
         rc = yk_fail_memory(e, sizeof(void *));
-    if (rc == YK_OK && s->o.resume != NULL && model != NULL)
-        rc = yk_fail(e, YK_USAGE, "--resume takes the model from the run, so leave out '%.40s'", model);
-    else if (rc == YK_OK && s->o.resume != NULL) {
-        rc = yk_options_check(&s->opts, YK_VERB(train), e); /* what was typed, before what the run adds to it */
-        if (rc == YK_OK)
-            rc = load_run(s, e);
-    } else if (rc == YK_OK && model == NULL)
-        rc = yk_fail(e, YK_USAGE, "which model? for example: yoke train softmax");
-    else if (rc == YK_OK)
-        snprintf(s->model_name, sizeof s->model_name, "%.*s", YK_NAME - 1, model);
-    if (rc == YK_OK)
-        rc = find_model(s, e);
-    if (rc == YK_OK)
-        rc = yk_options_model(&s->opts, s->ops->defaults, e);
-    if (rc == YK_OK)
-        rc = yk_options_check(&s->opts, YK_VERB(train), e);
-    if (rc == YK_USAGE && s->resumed) /* what does not fit stands in the run's own file, not on the command line */
-        rc = YK_DATA;
-    if (rc == YK_OK && !s->already_done) {
-        rc = fix_machine(s, e);
-        if (rc == YK_OK)
-            rc = open_data(s, e);
-        if (rc == YK_OK)
-            rc = open_training(s, e);
-        if (rc == YK_OK && !s->o.dry_run)
-            rc = open_run(s, e);
+    if (rc == YK_OK && yk_mpi_launched()) {
+        rc = yk_mpi_join(&s->job.mpi, e);
+        s->job.joined = rc == YK_OK;
     }
+    if (rc == YK_OK)
+        rc = open_session(s, model, e);
     if (rc != YK_OK) {
         yk_session_close(s);
         return rc;
@@ -274,18 +371,25 @@ yk_code yk_session_open(struct yk_session **out, const struct yk_opts *opts, con
     return YK_OK;
 }
 
-void yk_session_close(struct yk_session *s)
+bool yk_session_close(struct yk_session *s)
 {
     if (s == NULL)
-        return;
+        return true;
     yk_saver_close(s);
     yk_evaluator_close(s);
+    for (unsigned w = 0; s->worker_events != NULL && w < s->crew.rule.workers; w++)
+        if (s->worker_events[w] != yk_metrics_events(s->metrics))
+            yk_events_close(s->worker_events[w], NULL);
+    free(s->worker_events);
     yk_metrics_close(s->metrics, NULL);
-    yk_source_release(&s->source);
-    yk_strategy_release(&s->strategy);
-    if (s->work != NULL)
-        s->ops->work_close(s->work);
-    yk_params_release(&s->params);
+    yk_crew_dismiss(s);
+    bool gone = yk_crew_close(s);
+    if (gone) { /* otherwise the engine may still use the buffers of this process, which has to end with them */
+        yk_source_release(&s->source);
+        for (unsigned i = 0; i < YK_SLOTS; i++)
+            yk_floats_free(s->slot[i]);
+        yk_params_release(&s->params);
+    }
     if (s->model != NULL)
         s->ops->close(s->model);
     yk_dataset_release(&s->train);
@@ -294,7 +398,10 @@ void yk_session_close(struct yk_session *s)
     yk_run_close(&s->run);
     yk_log_close(s->log);
     yk_opts_release(&s->opts);
+    free(s->job.host);
+    free(s->job.pid);
     free(s);
+    return gone;
 }
 
 void yk_session_plan(const struct yk_session *s, struct yk_buf *out)
@@ -305,11 +412,12 @@ void yk_session_plan(const struct yk_session *s, struct yk_buf *out)
     yk_buf_format(out, "data      %s: %u training and %u test examples of %ux%ux%u, %u classes, %s in memory\n", s->o.data,
                   s->train.rows, s->test.rows, s->train.shape[0], s->train.shape[1], s->train.shape[2], s->train.classes,
                   yk_size_text(bytes, size));
-    yk_buf_format(out, "steps     of %lld examples, %llu an epoch, seed %lld\n", (long long)s->o.batch,
-                  (unsigned long long)((s->train.rows + (uint64_t)s->o.batch - 1) / (uint64_t)s->o.batch), (long long)s->o.seed);
+    uint32_t batch = yk_session_batch(s);
+    yk_buf_format(out, "steps     of %u examples, %llu an epoch, seed %lld\n", batch,
+                  (unsigned long long)((s->train.rows + (uint64_t)batch - 1) / batch), (long long)s->o.seed);
+    yk_plan_text(s, out);
     yk_buf_format(out, "optimizer %s, rate %g, schedule %s\n", s->o.optimizer, s->o.lr, s->o.schedule);
-    yk_buf_format(out, "compute   %s kernels, %u of %u threads busy in a step\n", s->o.isa,
-                  s->ops->busy(s->work, (uint32_t)s->o.batch), s->threads);
+    yk_buf_format(out, "compute   %s kernels, %u thread%s a worker\n", s->o.isa, s->threads, s->threads == 1 ? "" : "s");
     yk_buf_text(out, "stops    ");
     if (s->o.steps > 0)
         yk_buf_format(out, " after %lld steps", (long long)s->o.steps);

@@ -1,13 +1,18 @@
 /* session.h - everything one training run holds, and the parts that work on it.
  *
- *     session.c   opens and closes it: options -> data -> model -> parameters -> strategy -> run folder
- *     loop.c      the step loop, and what is due between steps
+ *     session.c   opens and closes it: options -> data -> model -> parameters -> run folder -> crew
+ *     plan.c      who trains: the rule, from the options and the number of processes
+ *     meet.c      over MPI: what the ranks must agree upon before they train
+ *     crew.c      the owners and workers of this process
+ *     loop.c      the step loop of a worker
+ *     watch.c     what is due between steps: checks, checkpoints, stop rules
  *     evaluate.c  looks at a snapshot of the parameters, on a core of its own if one is free
  *     save.c      checkpoints, and their return
  *     summary.c   the result as JSON
  *
- * THREADS: the training thread owns the session. The evaluator's lane owns `check`, the metrics and its own work while a check is
- * under way; the writer's lane owns `saving`. `stop_signal` may be set from anywhere, a signal handler included. */
+ * THREADS: while workers run, whoever holds owner 0's lock owns the session: the watcher is called under it. Before and after, the thread that
+ * opened it. The evaluator's lane owns `check`, the metrics and its own work while a check is under way; the writer's lane owns `saving`.
+ * `stop_signal` may be set from anywhere, a signal handler included. */
 #ifndef YK_TRAIN_SESSION_H
 #define YK_TRAIN_SESSION_H
 
@@ -19,8 +24,9 @@
 #include "param/param.h"
 #include "param/safetensors.h"
 #include "record/metrics.h"
+#include "record/progress.h"
 #include "record/run.h"
-#include "strategy/strategy.h"
+#include "train/crew.h"
 #include "train/options.h"
 
 #include <jansson.h>
@@ -36,17 +42,18 @@ enum yk_stop {
     YK_STOP_TARGET_ACCURACY,
     YK_STOP_MAX_SECONDS,
     YK_STOP_SIGNAL,
+    YK_STOP_LOST,
 };
 const char *yk_stop_name(enum yk_stop why); /* as in summary.json */
 
 /* Where a run stands. */
 struct yk_moment {
-    uint64_t step;           /* updates applied */
-    uint64_t examples;       /* examples they were computed from */
-    struct yk_cursor cursor; /* the next batch */
-    double seconds;          /* of training, over all starts of this run */
-    double loss;             /* training loss summed since the last check, */
-    uint64_t loss_examples;  /* over so many examples: a resumed run's curve is the uninterrupted one's */
+    uint64_t step;          /* updates applied */
+    uint64_t examples;      /* examples they were computed from */
+    uint64_t position;      /* first example of the next batch, over all epochs */
+    double seconds;         /* of training, over all starts of this run */
+    double loss;            /* training loss summed since the last check, */
+    uint64_t loss_examples; /* over so many examples: a resumed run's curve is the uninterrupted one's */
 };
 
 /* The parameters and the optimizer's state at one moment. */
@@ -54,6 +61,8 @@ struct yk_snapshot {
     struct yk_moment at;
     struct yk_params params; /* a copy of its own; views as in the session */
     float *slot[YK_SLOTS];   /* (params.count) or NULL */
+    uint64_t *pool;          /* (pooled) parts before `position` that have not been trained on: asynchronous modes */
+    unsigned pooled;
 };
 
 /* One evaluation: what it looks at, and what it found. */
@@ -65,16 +74,10 @@ struct yk_check {
     bool record;             /* into metrics and events; a look on the way out after a signal is no part of the curve */
     bool last;               /* after the loop has ended: reports, but reaches no target any more */
     struct yk_score score;   /* out */
+    struct yk_ledger *since; /* (workers) what each did since the check before; NULL for one worker */
     double took;             /* out: seconds */
     yk_code rc;              /* out: recording failed */
     struct yk_error error;
-};
-
-/* Where a worker's time goes, from a sample of the steps. */
-struct yk_phases {
-    uint64_t samples;
-    double input, pull, compute; /* seconds over the sampled steps; compute holds the push, which the strategy knows */
-    double shuffle;              /* seconds over all steps that begin an epoch: too few, and too long, to be sampled */
 };
 
 struct yk_point { /* of the learning curve that is shown at the end */
@@ -83,12 +86,61 @@ struct yk_point { /* of the learning curve that is shown at the end */
 };
 enum { YK_CURVE = 32 };
 
+/* The learning curve that is shown at the end, and what is known of the last checks. */
+struct yk_curve {
+    struct yk_point point[YK_CURVE];
+    unsigned points, stride, skipped; /* every stride-th check is kept; full: every second goes */
+    struct yk_point before;           /* the check before, to interpolate from; values NAN at first */
+    double train_loss;                /* mean training loss of the last interval */
+    double test_loss, test_accuracy;  /* of the last check; NAN before */
+    uint64_t tested_step;             /* the step they belong to; UINT64_MAX before */
+    double target_seconds;
+};
+
+/* Where the time of a run goes, beside training. */
+struct yk_times {
+    double opened;       /* yk_now() when the session began to open */
+    double started;      /* yk_now() at the first step */
+    double startup;      /* seconds from opening to the first step */
+    double blocked;      /* seconds that training waited for evaluations */
+    double eval_seconds; /* seconds evaluations took, overlapped or not */
+    double before;       /* now.seconds when this start began */
+};
+
+/* Something that happened to the job: a rank that was lost, replaced, a restart. */
+struct yk_event {
+    double seconds; /* of training */
+    uint64_t step;
+    char text[160];
+};
+enum { YK_EVENTS = 64, YK_POOL_MOST = 4096 };
+
+/* What is due, and when to look. */
+struct yk_due { /* something that happens every so often */
+    struct yk_every every;
+    double next; /* in the unit of `every` */
+};
+struct yk_watch {
+    struct yk_due check, save;
+    uint64_t last_step; /* the step that --steps or --epochs allow */
+    enum yk_stop last_why;
+    uint64_t look_at;    /* look round at this step */
+    uint64_t stride;     /* steps between looks that nothing forces */
+    double looked;       /* when we last did */
+    double mark_seconds; /* when the last check was */
+    uint64_t mark_step;  /* its step, or the first of this start */
+    bool whole;          /* the state of owners elsewhere has just been fetched */
+    struct yk_progress progress;
+    yk_code rc; /* what ended the training, if it failed */
+    struct yk_error error;
+};
+
 struct yk_session {
     struct yk_opts opts;
     struct yk_options o;
     char model_name[YK_NAME];
     struct yk_log *log;
-    struct yk_run run;
+    struct yk_run run; /* owner 0's process only */
     bool resumed;
     bool already_done;   /* a resumed run that had nothing left to do */
     json_t *old_summary; /* of the run that is resumed, if it had ended */
@@ -97,58 +149,87 @@ struct yk_session {
     struct yk_source source;
     const struct yk_model_ops *ops;
     struct yk_model *model;
-    struct yk_work *work;      /* the training thread's */
-    struct yk_work *eval_work; /* the evaluator's */
     struct yk_params params;
-    struct yk_strategy strategy;
+    float *slot[YK_SLOTS]; /* (params.count) the optimizer's state */
     unsigned threads;
-    bool overlap; /* evaluation has a core to itself */
+    struct yk_job job; /* the processes of this run; one, unless a launcher made more */
+    struct yk_crew crew;
 
+    /* owner 0's process */
+    bool overlap;              /* evaluation has a core to itself */
+    struct yk_work *eval_work; /* the evaluator's */
     struct yk_metrics *metrics;
-    struct yk_lane *evaluator; /* NULL unless overlap */
+    struct yk_events **worker_events; /* (workers) or NULL for one worker */
+    struct yk_lane *evaluator;        /* NULL unless overlap */
     struct yk_check check;
     uint32_t *eval_rows; /* (test rows) 0, 1, 2, ... */
     bool checking;       /* a check has been handed over and not collected */
     struct yk_lane *writer;
     struct yk_snapshot saving;
-    struct yk_error save_error; /* of the last write; the writer's until its lane is idle */
-    bool save_pending;          /* a write has been handed over and not collected */
+    struct yk_error save_error;               /* of the last write; the writer's until its lane is idle */
+    bool save_pending;                        /* a write has been handed over and not collected */
+    atomic_llong saved_step;                  /* of the newest checkpoint on the disk; -1: none */
+    void (*saved)(void *arg, long long step); /* called by the writer; may be NULL */
+    void *saved_arg;
 
-    /* progress of the loop */
+    /* progress */
     struct yk_moment now;
+    uint64_t restored_pool[YK_POOL_MOST]; /* (restored) parts that the checkpoint says have to be dealt again */
+    unsigned restored;
     enum yk_stop stop;
-    atomic_int stop_signal;          /* not 0: yoke_stop was called */
-    double started;                  /* yk_now() at the first step */
-    double opened;                   /* yk_now() when the session began to open */
-    double startup;                  /* seconds from opening to the first step */
-    double blocked;                  /* seconds the loop waited for evaluations */
-    double eval_seconds;             /* seconds evaluations took, overlapped or not */
-    double before;                   /* now.seconds when this start began */
-    uint64_t first_step;             /* steps done before this start */
-    uint64_t discarded;              /* steps done past the snapshot that reached the target */
-    double last_loss;                /* mean training loss of the last interval */
-    double test_loss, test_accuracy; /* of the last check; NAN before */
-    uint64_t tested_step;            /* the step they belong to; UINT64_MAX before */
-    double target_seconds;
-    double previous_loss, previous_seconds; /* the check before, to interpolate from; NAN at first */
-    double previous_accuracy;
-    struct yk_point curve[YK_CURVE];
-    struct yk_phases phases;
-    unsigned points, stride, skipped; /* every stride-th check is kept; full: every second goes */
+    atomic_int stop_signal; /* not 0: yoke_stop was called */
+    struct yk_times times;
+    uint64_t first_step; /* steps done before this start */
+    uint64_t discarded;  /* steps done past the snapshot that reached the target */
+    struct yk_curve curve;
+    struct yk_watch watch;
+    struct yk_event event[YK_EVENTS];
+    unsigned events;
+    unsigned lost;     /* workers */
+    unsigned replaced; /* new workers that were started, the last one for this worker, which had done so many steps */
+    unsigned replaced_worker;
+    uint64_t replaced_steps;
+    unsigned restarts; /* earlier starts of this command that ended by a loss */
 };
 
 /* session.c */
 yk_code yk_session_open(struct yk_session **out, const struct yk_opts *opts, const char *model, struct yk_error *e);
-void yk_session_close(struct yk_session *s);
+/* False: a rank was lost, the engine cannot be closed any more, and the process has to end by _exit. */
+bool yk_session_close(struct yk_session *s);
 /* The plan in words, for --dry-run. */
 void yk_session_plan(const struct yk_session *s, struct yk_buf *out);
 json_t *yk_session_plan_json(const struct yk_session *s);
 
-/* loop.c */
+/* plan.c: the rule of the run from options, data and the number of processes; also fixes what depends on them in the options, so
+ * that config.json holds it. */
+yk_code yk_plan(struct yk_session *s, struct yk_error *e);
+/* Who trains, for --dry-run. */
+void yk_plan_text(const struct yk_session *s, struct yk_buf *out);
+/* Combinations that do not depend on data or processes, as early as they can be told. */
+yk_code yk_plan_check(const struct yk_opts *opts, struct yk_error *e);
+
+/* session.c: ranks.json, from the job. */
+yk_code yk_session_ranks(struct yk_session *s, struct yk_error *e);
+
+/* loop.c: what one worker does, on its own thread. */
+void yk_session_work(struct yk_session *s, struct yk_hand *hand);
+
+/* watch.c: the watcher of owner 0, under its lock; then the training from outside. */
+enum yk_verdict yk_watch_stepped(void *arg, const struct yk_stepped *st);
+bool yk_watch_lost(void *arg, int worker, const char *why);
+void yk_watch_signal(struct yk_session *s); /* stop_signal is set and no step has noticed */
 yk_code yk_session_train(struct yk_session *s, struct yk_error *e);
+/* Note what happened to the job: log.txt, screen and summary. */
+void yk_session_event(struct yk_session *s, enum yk_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* The step at which --steps or --epochs end the run, UINT64_MAX if neither does; `why` (may be NULL) says which. */
 uint64_t yk_session_end(const struct yk_session *s, enum yk_stop *why);
+uint32_t yk_session_batch(const struct yk_session *s); /* examples of a full step */
 double yk_session_seconds(const struct yk_session *s); /* of training so far, earlier starts included */
+
+/* meet.c: over MPI, every rank calls these at the same places. `rc` and `e` are how this rank fared; the answer is how all did. */
+yk_code yk_meet(struct yk_session *s, yk_code rc, struct yk_error *e);
+/* A run is resumed: rank 0 has read its configuration, all get it. */
+yk_code yk_meet_config(struct yk_session *s, yk_code rc, struct yk_error *e);
 
 /* evaluate.c */
 yk_code yk_evaluator_open(struct yk_session *s, struct yk_error *e);
@@ -172,7 +253,7 @@ yk_code yk_saver_restore(struct yk_session *s, bool *found, struct yk_error *e);
 
 yk_code yk_snapshot_init(struct yk_snapshot *n, const struct yk_session *s, bool with_slots, struct yk_error *e);
 void yk_snapshot_release(struct yk_snapshot *n);
-void yk_snapshot_take(struct yk_snapshot *n, const struct yk_session *s);
+void yk_snapshot_take(struct yk_snapshot *n, struct yk_session *s);
 void yk_snapshot_restore(const struct yk_snapshot *n, struct yk_session *s);
 
 /* summary.c */

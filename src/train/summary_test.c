@@ -113,8 +113,9 @@ static void test_reproducible(void **state)
 static void test_names(void **state)
 {
     (void)state;
-    static const char *const NAMES[] = {"running", "steps", "epochs", "target_loss", "target_accuracy", "max_seconds", "signal"};
-    for (int i = YK_RUNNING; i <= YK_STOP_SIGNAL; i++)
+    static const char *const NAMES[] = {"running",         "steps",       "epochs", "target_loss",
+                                        "target_accuracy", "max_seconds", "signal", "lost"};
+    for (int i = YK_RUNNING; i <= YK_STOP_LOST; i++)
         assert_string_equal(yk_stop_name((enum yk_stop)i), NAMES[i]);
 }
 

@@ -31,8 +31,8 @@ static void test_scores(void **state)
         assert_int_equal(yk_trained_fits(&t, &test, &e), YK_OK);
         assert_int_equal(yk_trained_score(&t, &test, &score, prob, &e), YK_OK);
         assert_int_equal(score.examples, TINY_TEST);
-        assert_true((double)score.correct / TINY_TEST == s->test_accuracy);
-        assert_true(fabs(score.loss / TINY_TEST - s->test_loss) < 1e-9);
+        assert_true((double)score.correct / TINY_TEST == s->curve.test_accuracy);
+        assert_true(fabs(score.loss / TINY_TEST - s->curve.test_loss) < 1e-9);
         double loss = 0;
         for (uint32_t k = 0; k < TINY_TEST; k++)
             loss -= log((double)prob[k * TINY_CLASSES + test.labels[k]]);

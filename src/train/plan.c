@@ -1,0 +1,201 @@
+/* plan.c - who trains: from --mode, --workers, --ps and the like to the rule of the run. Everything that cannot be is refused here, one
+ * sentence a mistake, before any data are read or a folder is made. */
+#include "train/session.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Options that mean something in some modes only; given in another they would be parsed and ignored. */
+static const struct {
+    const char *option;
+    unsigned modes;
+} ONLY[] = {
+    {"ps", 1u << YK_MODE_sync | 1u << YK_MODE_async | 1u << YK_MODE_ssp},
+    {"ps-hosts", 1u << YK_MODE_sync | 1u << YK_MODE_async | 1u << YK_MODE_ssp},
+    {"backup", 1u << YK_MODE_sync},
+    {"staleness", 1u << YK_MODE_ssp},
+    {"shards", 1u << YK_MODE_local | 1u << YK_MODE_sync | 1u << YK_MODE_allreduce},
+    {"global-batch", 1u << YK_MODE_local | 1u << YK_MODE_sync | 1u << YK_MODE_allreduce},
+};
+
+static void modes_text(unsigned modes, char *out, size_t cap)
+{
+    size_t n = 0;
+    for (unsigned i = 0; i < YK_MODE_COUNT; i++)
+        if (modes & 1u << i)
+            n += (size_t)snprintf(out + n, n < cap ? cap - n : 0, "%s%s", n > 0 ? " or " : "", yk_mode_name((enum yk_mode)i));
+}
+
+static enum yk_mode mode_of(const struct yk_options *o)
+{
+    enum yk_mode mode = o->workers > 1 ? YK_MODE_sync : YK_MODE_local;
+    if (o->mode != NULL)
+        yk_mode_find(o->mode, &mode);
+    return mode;
+}
+
+static yk_code check_modes(const struct yk_opts *opts, enum yk_mode mode, struct yk_error *e)
+{
+    for (size_t i = 0; i < sizeof ONLY / sizeof ONLY[0]; i++) {
+        char modes[64];
+        if (!yk_opts_typed(opts, ONLY[i].option) || (ONLY[i].modes & 1u << mode))
+            continue;
+        modes_text(ONLY[i].modes, modes, sizeof modes);
+        yk_fail(e, YK_USAGE, "--%s means nothing to --mode %s", ONLY[i].option, yk_mode_name(mode));
+        yk_hint(e, "it is for %s", modes);
+        return YK_USAGE;
+    }
+    return YK_OK;
+}
+
+yk_code yk_plan_check(const struct yk_opts *opts, struct yk_error *e)
+{
+    const struct yk_options *o = opts->values;
+    enum yk_mode mode = mode_of(o);
+    bool counted = o->workers > 0; /* otherwise a launcher knows */
+    if (o->mode == NULL && !counted)
+        return YK_OK;
+    yk_code rc = check_modes(opts, mode, e);
+    if (rc != YK_OK)
+        return rc;
+    if (mode == YK_MODE_local && o->workers > 1) {
+        yk_fail(e, YK_USAGE, "--mode local has one worker, not %lld", (long long)o->workers);
+        yk_hint(e, "sync, async, ssp and allreduce take several");
+        return YK_USAGE;
+    }
+    if (counted && o->backup >= o->workers) {
+        yk_fail(e, YK_USAGE, "--backup %lld leaves none of %lld workers to wait for", (long long)o->backup,
+                (long long)o->workers);
+        yk_hint(e, "a step takes workers - backups pushes");
+        return YK_USAGE;
+    }
+    if (o->backup > 0 && yk_opts_typed(opts, "shards"))
+        return yk_fail(e, YK_USAGE, "--shards fixes every sum, --backup leaves it open which come: they exclude each other");
+    if (counted && o->shards > 0 && o->workers > o->shards && mode != YK_MODE_async && mode != YK_MODE_ssp && o->backup == 0) {
+        yk_fail(e, YK_USAGE, "%lld workers are more than --shards %lld", (long long)o->workers, (long long)o->shards);
+        yk_hint(e, "each worker needs a shard of the global batch");
+        return YK_USAGE;
+    }
+    if (yk_opts_typed(opts, "batch") && yk_opts_typed(opts, "global-batch")) {
+        yk_fail(e, YK_USAGE, "--batch and --global-batch exclude each other");
+        yk_hint(e, "--batch is a worker's part, --global-batch what all have together");
+        return YK_USAGE;
+    }
+    return YK_OK;
+}
+
+static yk_code set_number(struct yk_session *s, const char *name, int64_t value, struct yk_error *e)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%lld", (long long)value);
+    return yk_opts_set(&s->opts, name, text, YK_COMMAND_LINE, e);
+}
+
+/* Workers and owners against the processes that there are. */
+static yk_code count(struct yk_session *s, struct yk_error *e)
+{
+    struct yk_options *o = &s->o;
+    int size = s->job.mpi.size;
+    enum yk_mode mode = mode_of(o);
+    if (!s->job.joined)
+        return o->workers > 0 ? YK_OK : set_number(s, "workers", 1, e);
+    if (o->mode == NULL && o->workers == 0 && size > 1)
+        mode = YK_MODE_sync;
+    if (s->job.mpi.replacement) { /* the ranks are those of the job that it joins */
+        s->job.mpi.rank = s->job.mpi.endpoint;
+        s->job.mpi.size = (int)(o->workers + (o->ps > 0 ? o->ps : 1));
+        return YK_OK;
+    }
+    int64_t owners = mode == YK_MODE_allreduce || mode == YK_MODE_local ? 0 : o->ps > 0 ? o->ps : 1;
+    yk_code rc = o->workers == 0 && size > owners ? set_number(s, "workers", size - owners, e) : YK_OK;
+    if (rc != YK_OK)
+        return rc;
+    if (mode == YK_MODE_local && size == 1)
+        return YK_OK;
+    if (o->workers + owners != size) {
+        yk_fail(e, YK_USAGE, "%lld worker%s and %lld parameter server%s make %lld processes, but %d were started",
+                (long long)o->workers, o->workers == 1 ? "" : "s", (long long)owners, owners == 1 ? "" : "s",
+                (long long)(o->workers + owners), size);
+        yk_hint(e, "leave out --workers, or start %lld", (long long)(o->workers + owners));
+        return YK_USAGE;
+    }
+    return YK_OK;
+}
+
+/* The global batch: what was asked for, or every worker's (less the backups') together. */
+static yk_code size_batch(struct yk_session *s, struct yk_rule *r, struct yk_error *e)
+{
+    int64_t taken = r->workers - s->o.backup, batch = s->o.batch;
+    if (r->mode == YK_MODE_async || r->mode == YK_MODE_ssp) {
+        r->batch = (uint32_t)batch;
+        return YK_OK;
+    }
+    int64_t global = s->o.global_batch > 0 ? s->o.global_batch : batch * taken;
+    if (global > 1000000)
+        return yk_fail(e, YK_USAGE, "a global batch of %lld examples is more than 1000000", (long long)global);
+    if (r->pooled && global % taken != 0)
+        return yk_fail(e, YK_USAGE, "--global-batch %lld is no multiple of the %lld pushes that make a step with --backup %lld",
+                       (long long)global, (long long)taken, (long long)s->o.backup);
+    r->batch = (uint32_t)(r->pooled ? global / taken : global);
+    yk_code rc = set_number(s, "global-batch", global, e);
+    if (rc == YK_OK)
+        rc = set_number(s, "batch", global / taken > 0 ? global / taken : 1, e);
+    return rc;
+}
+
+yk_code yk_plan(struct yk_session *s, struct yk_error *e)
+{
+    struct yk_rule *r = &s->crew.rule;
+    yk_code rc = count(s, e);
+    if (rc == YK_OK)
+        rc = yk_plan_check(&s->opts, e);
+    if (rc != YK_OK)
+        return rc;
+    enum yk_mode mode = mode_of(&s->o);
+    *r = (struct yk_rule){.mode = mode, .workers = (unsigned)s->o.workers, .staleness = -1, .need = 1, .shards = 1, .owners = 1};
+    bool each = mode == YK_MODE_async || mode == YK_MODE_ssp;
+    if (mode == YK_MODE_allreduce)
+        r->owners = r->workers;
+    else if (s->o.ps > 0 && mode != YK_MODE_local)
+        r->owners = (unsigned)s->o.ps;
+    r->pooled = each || s->o.backup > 0;
+    r->fresh = !each;
+    r->held = !each && r->workers > 1;
+    if (s->o.backup > 0)
+        r->need = r->workers - (unsigned)s->o.backup;
+    if (mode == YK_MODE_ssp)
+        r->staleness = yk_opts_given(&s->opts, "staleness") ? s->o.staleness : 3;
+    if (!r->pooled)
+        r->shards = s->o.shards > 0 ? (uint32_t)s->o.shards : r->workers;
+    if (r->workers > r->shards && !r->pooled) {
+        yk_fail(e, YK_USAGE, "%u workers are more than the %u shards of this run", r->workers, r->shards);
+        yk_hint(e, "start with a larger --shards to be able to add workers later");
+        return YK_USAGE;
+    }
+    rc = size_batch(s, r, e);
+    if (rc == YK_OK)
+        rc = yk_opts_set(&s->opts, "mode", yk_mode_name(mode), YK_COMMAND_LINE, e);
+    if (rc == YK_OK && !r->pooled)
+        rc = set_number(s, "shards", r->shards, e);
+    if (rc == YK_OK && mode == YK_MODE_ssp)
+        rc = set_number(s, "staleness", r->staleness, e);
+    return rc;
+}
+
+void yk_plan_text(const struct yk_session *s, struct yk_buf *out)
+{
+    const struct yk_rule *r = &s->crew.rule;
+    const char *where = s->job.joined && s->job.mpi.size > 1 ? "processes" : "threads";
+    yk_buf_format(out, "mode      %s", yk_mode_name(r->mode));
+    if (r->mode != YK_MODE_local)
+        yk_buf_format(out, ", %u workers (%s)", r->workers, where);
+    if (r->mode != YK_MODE_local && r->mode != YK_MODE_allreduce)
+        yk_buf_format(out, ", %u parameter server%s", r->owners, r->owners == 1 ? "" : "s");
+    if (s->o.backup > 0)
+        yk_buf_format(out, ", a step takes the first %u pushes", r->need);
+    if (r->staleness >= 0)
+        yk_buf_format(out, ", at most %lld batches ahead of the slowest", (long long)r->staleness);
+    if (!r->pooled && r->shards > 1)
+        yk_buf_format(out, ", %u shards", r->shards);
+    yk_buf_text(out, "\n");
+}
