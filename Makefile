@@ -17,16 +17,16 @@ else
 BUILD ?= build
 endif
 
-PKGS := jansson libxxhash zlib
+PKGS := jansson libxxhash zlib ompi-c
 CFLAGS ?= -O3 -g
 WARN := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wwrite-strings
 # Contraction is off so that an element-wise loop gives the same bits whatever vector width the compiler picks for it; kernels
 # that want fused multiply-add say so themselves.
 BASE_CFLAGS := -std=gnu17 -D_GNU_SOURCE -DYK_VERSION='"$(VERSION)"' -fno-math-errno -fno-trapping-math -ffp-contract=off -pthread \
-               $(WARN) -Iinclude -Isrc -I.
+               $(WARN) -Iinclude -Isrc -I. $(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I ompi-c 2>/dev/null))
 ALL_CFLAGS := $(BASE_CFLAGS) $(CFLAGS)
 PRIVATE_LIBS := -linih -lmd -pthread -lm
-LIBS := $(shell pkg-config --libs $(PKGS) 2>/dev/null || echo -ljansson -lxxhash -lz) $(PRIVATE_LIBS)
+LIBS := $(shell pkg-config --libs $(PKGS) 2>/dev/null || echo -ljansson -lxxhash -lz -lmpi) $(PRIVATE_LIBS)
 FUZZ_MAIN := tests/fuzz/driver.c
 ifeq ($(SAN),1)
 ALL_CFLAGS += -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -O1
@@ -127,7 +127,7 @@ demo:
 	@tools/deps.sh build demo
 	@$(SUBMAKE) all
 	@tools/mnist.sh $(BUILD)/yoke
-	@$(BUILD)/yoke train softmax --data mnist --batch 100 --lr 0.01 --target-loss 0.35
+	@tools/demo.sh $(BUILD)/yoke
 
 # Tests of modules with threads run a third time, under ThreadSanitizer.
 THREADED := $(wildcard src/base/lane_test.c src/base/log_test.c src/base/team_test.c src/train/*_test.c)
@@ -155,7 +155,7 @@ test-build-fuzz:
 
 bench:
 	@tools/deps.sh build demo bench
-	@$(SUBMAKE) all $(BUILD)/bench/softmax
+	@$(SUBMAKE) all $(BUILD)/bench/softmax $(BUILD)/bench/allreduce
 	@tools/mnist.sh $(BUILD)/yoke
 	@BUILD=$(BUILD) bench/run.sh $(ROUNDS)
 
@@ -171,6 +171,10 @@ $(BUILD)/obj/bench/gemm.o: ALL_CFLAGS += -march=native -ffast-math
 $(BUILD)/bench/softmax: $(BUILD)/obj/bench/softmax.o $(BUILD)/obj/bench/gemm.o $(BUILD)/libyoke.a
 	@mkdir -p $(@D)
 	$(call quiet,LINK) $(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -ldnnl -lgomp
+
+$(BUILD)/bench/allreduce: $(BUILD)/obj/bench/allreduce.o $(BUILD)/libyoke.a
+	@mkdir -p $(@D)
+	$(call quiet,LINK) $(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 # --- checks: each prints one line that starts with 'ok check-', or says what is wrong ---
 

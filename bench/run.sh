@@ -1,5 +1,5 @@
 #!/bin/bash
-# run.sh - what 'make bench' runs: the softmax step against its baseline, then the time to a model state.
+# run.sh - what 'make bench' runs: the softmax step against its baseline, the time to a model state, then many workers.
 #
 #   BUILD=build bench/run.sh [ROUNDS]        9 rounds and runs unless said otherwise
 #
@@ -15,3 +15,5 @@ describe_machine
 "$BUILD/bench/softmax" --rounds "$rounds" || exit
 echo
 bench/target.sh --runs "$rounds" || exit
+echo
+bench/workers.sh "$rounds" || exit

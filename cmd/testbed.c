@@ -1,0 +1,79 @@
+/* testbed.c - `yoke testbed`: runs a command on a cluster that exists only for it. */
+#include "cmd/cmd.h"
+
+#include "launch/testbed.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* "yoke: n2 is 198.18.0.3, 100 Mbit/s each way, 0.3 cores" */
+static void describe(const struct yk_testbed_options *o)
+{
+    for (unsigned i = 0; i < o->hosts; i++) {
+        char address[16];
+        fprintf(stderr, "yoke: n%u is %s", i, yk_testbed_address(i, address));
+        if (o->rate[i] > 0)
+            fprintf(stderr, ", %g Mbit/s each way", (double)o->rate[i] / 1e6);
+        if (o->cpu[i] > 0)
+            fprintf(stderr, ", %g cores", o->cpu[i]);
+        fputc('\n', stderr);
+    }
+}
+
+static yk_code usage(struct yk_error *e)
+{
+    yk_hint(e, "for example: yoke testbed run --hosts 3 -- mpirun -H n0,n1,n2 hostname");
+    return YK_USAGE;
+}
+
+static yk_code run(struct call *call, struct yk_error *e)
+{
+    const struct yk_options *o = &call->config->o;
+    const char *what = call->words > 0 ? call->word[0] : "";
+    if (strcmp(what, "run") != 0) {
+        yk_fail(e, YK_USAGE, what[0] == '\0' ? "'yoke testbed' needs the word run" : "'yoke testbed %.40s' is unknown: run",
+                what);
+        return usage(e);
+    }
+    if (o->hosts == NULL) {
+        yk_fail(e, YK_USAGE, "'yoke testbed run' needs --hosts N");
+        return usage(e);
+    }
+    if (call->rest == NULL || call->rest[0] == NULL) {
+        yk_fail(e, YK_USAGE, "'yoke testbed run' needs a command after --");
+        return usage(e);
+    }
+    struct yk_testbed_options options;
+    yk_code rc = yk_testbed_read(&options, o->hosts, o->bandwidth, o->slow, o->slow_link, e);
+    if (rc != YK_OK)
+        return rc;
+    if (o->verbose)
+        describe(&options);
+    int status = 0;
+    rc = yk_testbed_run(&options, call->rest, &status, e);
+    if (rc == YK_OK && status != 0)
+        exit(status); /* the command's, which is no yk_code; it has said itself what is to be said */
+    return rc;
+}
+
+const struct verb verb_testbed = {
+    .name = "testbed",
+    .args = "run --hosts N [options] -- COMMAND [ARG]...",
+    .summary = "run a command on a cluster in a box",
+    .details = "Makes hosts n0, n1, ... on this machine, each with a network address of its\n"
+               "own and a link to a common switch, runs COMMAND on n0, and removes everything\n"
+               "again, whatever happens. COMMAND's exit code is yoke's. It runs as root, in\n"
+               "the same folder and file system as without a testbed.\n"
+               "\n"
+               "Inside, 'mpirun -H n0,n1,n2' and 'yoke train --hosts n0,n1,n2' reach the\n"
+               "hosts without ssh, 'ip netns exec n2 COMMAND' runs something in n2's network,\n"
+               "and 'ip netns exec n2 ip link set eth0 down' cuts n2 off. Needs root.",
+    .examples = "yoke testbed run --hosts 3 -- mpirun -H n0,n1,n2 hostname\n"
+                "yoke testbed run --hosts 3 --bandwidth 1.8gbit -- \\\n"
+                "    yoke train softmax --mode allreduce --hosts n0,n1,n2\n"
+                "yoke testbed run --hosts 3 --slow n2:0.3 --slow-link n1:100mbit -- bash",
+    .choices = "run",
+    .most = 1,
+    .takes_command = true,
+    .run = run,
+};

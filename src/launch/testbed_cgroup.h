@@ -1,0 +1,26 @@
+/* testbed_cgroup.h - the CPU share of a testbed's hosts: one cgroup for each, gone when the testbed is, however it ended.
+ * THREADS: belongs to the thread that runs the testbed; the janitor is a process of its own. */
+#ifndef YK_LAUNCH_TESTBED_CGROUP_H
+#define YK_LAUNCH_TESTBED_CGROUP_H
+
+#include "base/file.h"
+#include "launch/testbed.h"
+
+#include <sys/types.h>
+
+struct yk_cgroups {
+    /* holds the folders n0, n1, ...; "" if no host is slow, and then there are no cgroups */
+    char folder[YK_PATH_MAX];
+    int lock;      /* on `folder`, held while anybody needs it; -1 */
+    int alive;     /* the janitor waits until every copy of this is closed; -1 */
+    pid_t janitor; /* 0: none */
+};
+
+/* Remove what killed testbeds left; then, if a host is to be slow, make a cgroup for every host. If that cannot be done here it is
+ * YK_FAILED and says why. */
+yk_code yk_cgroups_open(struct yk_cgroups *g, const struct yk_testbed_options *o, struct yk_error *e);
+
+/* Remove them, once nothing runs in them any more, and wait for that, ten seconds at most. */
+void yk_cgroups_close(struct yk_cgroups *g);
+
+#endif
