@@ -28,13 +28,16 @@ const struct verb *verb_find(const char *name)
     return NULL;
 }
 
-/* One line, whatever the text holds: a file's name may contain anything, line ends and escape sequences included. */
+/* One line, whatever the text holds: a file's name may contain anything, line ends and escape sequences included. It leaves in one write, so
+ * that lines of several ranks do not mix. */
 static void print_line(const char *paint, const char *label, const char *text, bool color)
 {
-    fprintf(stderr, "%s%s: ", color ? paint : "", label);
-    for (const char *p = text; *p != '\0'; p++)
-        fputc((unsigned char)*p < ' ' || *p == 127 ? '?' : *p, stderr);
-    fprintf(stderr, "%s\n", color ? "\033[0m" : "");
+    char line[2048];
+    int n = snprintf(line, sizeof line - 8, "%s%s: ", color ? paint : "", label);
+    for (const char *p = text; *p != '\0' && n < (int)sizeof line - 8; p++)
+        line[n++] = (unsigned char)*p < ' ' || *p == 127 ? '?' : *p;
+    snprintf(line + n, 8, "%s\n", color ? "\033[0m" : "");
+    fputs(line, stderr);
 }
 
 void print_error(const struct yk_error *e)

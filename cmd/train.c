@@ -11,9 +11,12 @@
 #include "model/model.h"
 #include "yoke.h"
 
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static yoke_run *volatile training;  /* for the handler, which gets no argument */
@@ -68,6 +71,20 @@ static void tell_done(const yoke_run *run, yk_code rc, int number, const char *o
                    run != NULL ? yoke_step(run) : 0, output != NULL ? output : "");
 }
 
+/* Rank 0 keeps its parent sure that it is there: behind mpirun it would not learn that a whole host has gone. */
+static atomic_bool ended;
+static void *keep_alive(void *arg)
+{
+    (void)arg;
+    for (unsigned i = 0; !atomic_load(&ended); i++) {
+        const struct timespec tick = {0, 50000000};
+        if (i % 60 == 0) /* every three seconds */
+            yk_record_alive(12);
+        nanosleep(&tick, NULL);
+    }
+    return NULL;
+}
+
 /* What the user wants to see; the caller frees it. NULL for ranks that have nothing to show. */
 static char *result_of(const yoke_run *run, bool json)
 {
@@ -97,6 +114,7 @@ static yk_code run(struct call *call, struct yk_error *e)
     quiet = call->config->o.quiet || rank;
     yk_launch_join();
     catch_signals(rank);
+    call->config->restarts = parent ? (unsigned)yk_record_restarts() : 0;
     double start = yk_now();
     yoke_run *run = yoke_open(call->config, call->words > 0 ? call->word[0] : NULL, &error);
     if (run == NULL) {
@@ -114,7 +132,12 @@ static yk_code run(struct call *call, struct yk_error *e)
         yoke_on_saved(run, tell_saved, NULL);
         yk_record_started(yoke_folder(run), yoke_ranks(run), yk_now() - start, yoke_step(run), yoke_saved(run) >= 0);
     }
+    pthread_t keeper;
+    bool kept = parent && first && pthread_create(&keeper, NULL, keep_alive, NULL) == 0;
     rc = yoke_train(run, &error) == YOKE_OK ? YK_OK : fail(&error, e);
+    atomic_store(&ended, true);
+    if (kept)
+        pthread_join(keeper, NULL);
     bool stopped = first && rc == YK_OK && yoke_was_stopped(run) != 0;
     char *text = first && rc == YK_OK ? result_of(run, call->config->o.json) : NULL;
     if (parent && first) {

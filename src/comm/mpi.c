@@ -177,15 +177,19 @@ static void unlock(struct yk_comm *c, int endpoint)
     pthread_mutex_unlock(&engine_of(c)->end[endpoint].lock);
 }
 
+void yk_mpi_fence(struct engine *m, int rank)
+{
+    if (!atomic_exchange(&m->peer[rank].fenced, true)) {
+        atomic_store(&m->deaths, true);
+        atomic_fetch_add(&m->fences, 1);
+    }
+}
+
 /* All endpoints of a rank are fenced together: they are one process. */
 static void fence(struct yk_comm *c, int endpoint)
 {
     struct engine *m = engine_of(c);
-    struct peer *p = &m->peer[m->end[endpoint].rank];
-    if (!atomic_exchange(&p->fenced, true)) {
-        atomic_store(&m->deaths, true);
-        atomic_fetch_add(&m->fences, 1);
-    }
+    yk_mpi_fence(m, m->end[endpoint].rank);
 }
 
 static void traffic(struct yk_comm *c, int endpoint, struct yk_traffic *out)

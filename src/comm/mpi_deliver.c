@@ -65,6 +65,10 @@ static void heed(struct engine *m, const struct parcel *q)
     const struct yk_note *n = &q->wire.note;
     struct peer *p = &m->peer[q->rank];
     switch ((enum engine_kind)n->kind) {
+    case GONE:
+        if (n->word < (uint64_t)m->size && n->word != (uint64_t)m->rank)
+            yk_mpi_fence(m, (int)n->word);
+        break;
     case MARK:
         p->marked = n->incarnation;
         break;

@@ -36,7 +36,7 @@ enum {
 enum tag { TAG_NOTE = 1, TAG_DATA, TAG_BEAT, TAG_GROUP };
 /* Notes between engines have no endpoint. They keep their place among the others, which is what they are for. */
 enum { ENGINE = 0xffff };
-enum engine_kind { MARK, READY, VERDICT };
+enum engine_kind { GONE, MARK, READY, VERDICT };
 enum verdict { REFUSED, GRANTED, AGAIN };
 
 struct wire {
@@ -259,6 +259,7 @@ bool yk_mpi_finalize(void);                         /* false: somebody is missin
 void yk_mpi_take_places(struct engine *m, const struct card *cards, int present);
 
 /* mpi.c */
+void yk_mpi_fence(struct engine *m, int rank);
 /* Drive until `until` says so or `seconds` have passed; returns what it said last. */
 bool yk_mpi_drive_until(struct engine *m, bool (*until)(struct engine *m), double seconds);
 

@@ -101,9 +101,14 @@ static bool exchange_marks(struct engine *m, double seconds, bool *quiet)
 {
     m->round++;
     unsigned long long before = atomic_load(&m->sends);
-    for (int r = 0; r < m->size; r++)
-        if (other(m, r))
-            say(m, r, MARK, 0, 0);
+    for (int r = 0; r < m->size; r++) {
+        if (!other(m, r))
+            continue;
+        for (int q = 0; q < m->size && m->rank == 0; q++)
+            if (q != r && atomic_load(&m->peer[q].fenced))
+                say(m, r, GONE, 0, (uint64_t)q); /* rank 0 knows of every loss, the others need not */
+        say(m, r, MARK, 0, 0);
+    }
     bool here = yk_mpi_drive_until(m, marked, seconds);
     *quiet = atomic_load(&m->sends) == before;
     return here;
@@ -203,10 +208,8 @@ void yk_mpi_take_places(struct engine *m, const struct card *cards, int present)
         m->card[cards[i].rank] = cards[i];
     }
     for (int r = 0; r < m->size; r++)
-        if (m->peer[r].at < 0) {
+        if (m->peer[r].at < 0)
             atomic_store(&m->peer[r].fenced, true);
-            m->peer[r].reaped = true;
-        }
 }
 
 /* --- what cannot be bounded, on its own thread --- */
@@ -258,8 +261,10 @@ static yk_code spawn(struct attempt *a)
         rc = MPI_Info_set(info, "map_by", "slot:OVERSUBSCRIBE"); /* MPI would hang for want of a slot */
     if (rc == MPI_SUCCESS)
         rc = MPI_Info_set(info, "bind_to", "none");
+    bool root = m->rank == 0; /* the only one whose command counts */
     if (rc == MPI_SUCCESS)
-        rc = MPI_Comm_spawn(a->argv[0], (char **)a->argv + 1, 1, info, 0, few, &inter, &spawned);
+        rc = MPI_Comm_spawn(root ? a->argv[0] : "", root ? (char **)a->argv + 1 : MPI_ARGV_NULL, 1, info, 0, few, &inter,
+                            &spawned);
     if (rc == MPI_SUCCESS)
         rc = MPI_Intercomm_merge(inter, 0, &merged);
     if (rc == MPI_SUCCESS)
@@ -270,7 +275,7 @@ static yk_code spawn(struct attempt *a)
         char text[200];
         yk_mpi_error(rc, text, sizeof text);
         free(cards);
-        return yk_fail(&a->error, YK_FAILED, "MPI cannot start '%s' in the place of rank %d: %s", a->argv[0], a->rank, text);
+        return yk_fail(&a->error, YK_FAILED, "MPI cannot start a process in the place of rank %d: %s", a->rank, text);
     }
     yk_mpi_introduce(&mine);
     mine.endpoint = a->rank;

@@ -144,7 +144,7 @@ void yk_mpi_watch(struct engine *m, double now)
 void yk_mpi_beat(struct engine *m, double now)
 {
     long long at = (long long)(now * 1e9);
-    if (at < atomic_load_explicit(&m->due, memory_order_relaxed))
+    if (at < atomic_load_explicit(&m->due, memory_order_relaxed) || atomic_load(&m->stuck))
         return;
     pthread_mutex_lock(&m->wire);
     atomic_store_explicit(&m->due, at + (long long)(m->period * 0.5e9), memory_order_relaxed);

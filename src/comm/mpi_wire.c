@@ -133,6 +133,8 @@ static void pump(struct engine *m, int rank)
 void yk_mpi_post(struct engine *m, int rank, const struct yk_note *note, const void *data, size_t bytes, atomic_uint *pending)
 {
     struct peer *p = &m->peer[rank];
+    if (atomic_load(&m->stuck))
+        return;
     pthread_mutex_lock(&m->wire);
     if (atomic_load(&p->fenced) || p->at < 0)
         goto out;

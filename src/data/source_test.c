@@ -252,7 +252,11 @@ static void test_is_quick(void **state)
     }
     yk_source_release(&s);
     print_message("an epoch of 60000 rows is shuffled in %.3f ms\n", best * 1e3);
+#if defined(__SANITIZE_THREAD__)
+    assert_true(best < 0.2); /* every access is looked at */
+#else
     assert_true(best < 0.010);
+#endif
 }
 
 int main(void)

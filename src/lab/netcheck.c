@@ -1,19 +1,11 @@
-/* netcheck.c - the measuring; see netcheck.h.
+/* netcheck.c - rank 0 leads: which orders are given, how long each may take, and what the reports say. See netcheck.h.
  *
- * Rank 0 gives orders, the ranks carry them out and report, and only then comes the next one, so what is measured has the network to itself. A
- * message says all that its receiver must know; a rank can be pushed to before its own order has come.
- *
- *     LATENCY  PING, 64 bytes, from a worker; the owner's handler answers with PONG. Again and again
- *     STREAM   BLOCKs with data, `window` of them under way, ACK by the owner. The receiver has the clock: it starts when 1 MB has arrived, so
- *              that neither buffers nor a link's credit for bursts count, and stops after so many seconds or messages
- *     TO_ONE   every rank but 0 PUSHes X to owner 0, which answers BACK with X when all are there: a step with one parameter server
- *     TO_ALL   every rank PUSHes slice k of X to owner k, which answers all BACK when all are there: a step of all-reduce
- *
- * Whoever is told of a loss, or hears STOP, leaves what he is doing. Every order is over within LIMIT seconds, one way or the other.
- * THREADS: struct side is for its endpoint's handlers and under that endpoint's lock; all else is the caller's. Buffers are written to by
- * the engine alone, and never freed before the comm is closed.
- * LIMITS: the first round of a pattern finds how many fit into its time; a network that changes its speed meanwhile breaks the time, not more. */
-#include "lab/netcheck.h"
+ * One order at a time is carried out and reported before the next, so what is measured has the network to itself. How much is measured depends
+ * on what came before: the rate of small messages says how many big ones fit into their time, the pairs say what the patterns may move, and
+ * one round of a pattern how many more there will be. So a fast network is measured long enough and a slow one does not take for ever.
+ * THREADS: the calling thread's.
+ * LIMITS:  a network that changes its speed meanwhile breaks the time, not more: no order takes longer than YK_ORDER_LIMIT. */
+#include "lab/netcheck_rank.h"
 
 #include "base/clock.h"
 
@@ -22,500 +14,57 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LIMIT 20.0         /* seconds of an order */
-#define LOOK 0.05          /* between looks at things that no message tells */
-#define PAIRS_TIME 2.0     /* for all pairs, if the network lets us ... */
+#define PAIRS_TIME 2.0     /* seconds for all pairs, if the network lets us ... */
 #define PAIRS_LIMIT 20.0   /* ... and if not, then no new ones are begun */
 #define SHARE_LEAST 0.01   /* of one measurement of a pair */
 #define SHARE_MOST 0.1     /**/
-#define WARM_SECONDS 0.25  /* of a stream: if WARM bytes take longer, this is enough */
+#define TRIPS 20           /* round trips, or more, are a stream's time ... */
+#define TRIPS_LIMIT 1.0    /* ... unless that is too long */
 #define MESSAGE_TIME 1.0   /* a big message takes no longer */
 #define SMALL_TIME 0.25    /* for the rounds of a pattern with few bytes */
-#define LARGE_TIME 1.2     /* ... and with many, the trial apart */
+#define LARGE_TIME 0.6     /* ... and with many, the trial apart */
+#define ROUND_TIME 1.2     /* for one round with many bytes, or they are fewer */
 #define SLOW_TRIAL 2.5     /* a trial that takes longer is the measurement */
 #define PARTING_TIME 0.1   /* for last words to leave */
-#define FOREVER 1e9        /* until rank 0 has something to say, or is lost */
-#define MEMORY (256 << 20) /* for what one host, or rank 0, receives in a round */
+#define MEMORY (256 << 20) /* bytes for what one host, or rank 0, receives in a round */
 
-enum { WARM = 1 << 20, PINGS = 1000, PINGS_LEAST = 20, PINGS_WARM = 20 };
-enum { WINDOW_SMALL = 32, WINDOW_LARGE = 2, ACKS = 4 }; /* messages under way; acknowledgements in a window */
-enum { MESSAGE_LEAST = 256 << 10, LARGE_LEAST = 1 << 20, MESSAGES = 256 };
+enum { WINDOW_SMALL = 32, MESSAGES_SMALL = 1000000, MESSAGES_LARGE = 256, MESSAGE_LEAST = 256 << 10, LARGE_LEAST = 1 << 20 };
 enum { TRIAL = 20, ROUNDS_WARM = 5, ROUNDS_SMALL = 20000, ROUNDS_LARGE = 16 };
-
-enum kind { ORDER = 1, REPORT, STOP, PING, PONG, BLOCK, ACK, PUSH, BACK };
-enum what { NOTHING, PREPARE, LATENCY, STREAM, TO_ONE, TO_ALL };
-enum status { GOOD, NO_ANSWER, NO_MEMORY };
-enum outcome { WAITING, READY, LATE, LOST, TOLD, ASKED };
-
-struct order {
-    uint32_t what;
-    uint32_t peer;          /* LATENCY, STREAM: to whom */
-    uint64_t bytes;         /* of a message; X of a pattern. PREPARE: the largest X of TO_ONE */
-    uint64_t bytes_all;     /* PREPARE: the largest X of TO_ALL */
-    uint32_t count;         /* LATENCY: at most. STREAM: messages after the first, 0 for any number. Patterns: rounds */
-    uint32_t warm;          /* rounds before those */
-    uint32_t window;        /* STREAM */
-    uint32_t unused_so_far; /* keeps the bytes that travel defined */
-    double seconds;         /* LATENCY, STREAM: enough, whatever `count` says */
-};
-
-struct report {
-    uint32_t status, count;
-    double seconds; /* median; of all that was counted; of all rounds */
-    double other;   /* LATENCY: p99. STREAM: bytes */
-};
-
-struct sink { /* what an owner knows about the stream that it receives */
-    uint64_t messages, bytes, warm_bytes;
-    double begun, warm_at; /* warm_at 0: not yet */
-    bool done;
-};
-
-struct side { /* an endpoint's */
-    struct yk_netcheck *n;
-    int endpoint;
-    int lost; /* a rank; -1: none */
-    char why[160];
-    /* the owner's */
-    struct sink sink;
-    unsigned pushes;       /* of the round */
-    struct report *report; /* (ranks) at rank 0 */
-    unsigned awaited;      /* reports that are still to come */
-    bool *owes;            /* (ranks) one of them */
-    /* the worker's */
-    struct order order;
-    uint64_t orders, pongs, acked, backs;
-    bool done; /* the stream: */
-    double seconds, bytes;
-    bool told, clean; /* STOP has come; all are well */
-    int told_of;      /* or this rank is lost */
-};
-
-struct yk_netcheck {
-    const struct yk_netcheck_ask *ask;
-    struct yk_comm *comm;
-    int rank, ranks;
-    struct side owner, worker;
-    unsigned char *stream_out, *stream_in;        /* YK_NETCHECK_MESSAGE; WINDOW_LARGE of them */
-    unsigned char *out, *push_in, *back_in;       /* patterns; */
-    uint64_t out_bytes, push_bytes, back_bytes;   /* their sizes */
-    atomic_uint pending;                          /* sends of ours that the engine still reads; nobody waits for them */
-    double sample[PINGS];
-    uint64_t orders, pings, backs; /* taken, sent, expected so far */
-    struct order *plan;            /* (ranks) rank 0's next orders */
-    bool halted;                   /* the user has had enough */
-    double began;
-    double part; /* of all, so far */
-};
-
-/* --- messages --- */
-
-static void post(struct yk_netcheck *n, int from, int to, struct yk_note *note, const void *data, size_t bytes)
-{
-    note->from = (uint16_t)from;
-    note->to = (uint16_t)to;
-    yk_comm_send(n->comm, note, data, bytes, &n->pending);
-}
-
-static int rank_of(const struct yk_netcheck *n, int endpoint)
-{
-    return endpoint % n->ranks;
-}
-
-static int worker_of(const struct yk_netcheck *n, int rank)
-{
-    return yk_worker_endpoint(n->comm, rank);
-}
-
-static void *place_at_owner(void *arg, const struct yk_note *note)
-{
-    const struct side *o = arg;
-    struct yk_netcheck *n = o->n;
-    uint64_t slot = 0, room = 0;
-    unsigned char *base = NULL;
-    if (note->kind == REPORT)
-        return o->report != NULL && note->bytes == sizeof *o->report ? &o->report[rank_of(n, note->from)] : NULL;
-    if (note->kind == BLOCK && note->first > 0) {
-        base = n->stream_in;
-        room = (uint64_t)WINDOW_LARGE * YK_NETCHECK_MESSAGE;
-        slot = note->id % note->first;
-    } else if (note->kind == PUSH) {
-        base = n->push_in;
-        room = n->push_bytes;
-        slot = note->first;
-    }
-    bool fits = note->bytes <= note->step && note->step <= room && slot <= room / note->step - 1;
-    return fits ? base + slot * note->step : NULL;
-}
-
-/* A piece of the stream is here. */
-static void take_block(struct yk_netcheck *n, struct sink *s, const struct yk_note *note)
-{
-    double now = yk_now();
-    struct yk_note ack = {.kind = ACK};
-    if (note->id == 0)
-        *s = (struct sink){.begun = now};
-    s->messages++;
-    s->bytes += note->bytes;
-    if (s->warm_at == 0) {
-        if (s->bytes >= WARM || now - s->begun >= WARM_SECONDS) {
-            s->warm_at = now;
-            s->warm_bytes = s->bytes;
-        }
-    } else if (!s->done && (now - s->warm_at >= note->loss || s->messages == note->last)) {
-        s->done = true;
-        ack.flags = 1;
-        ack.loss = now - s->warm_at;
-        ack.lo = s->bytes - s->warm_bytes;
-    }
-    uint32_t every = note->first / ACKS > 0 ? note->first / ACKS : 1;
-    ack.id = s->messages;
-    if (s->done || s->messages % every == 0)
-        post(n, n->owner.endpoint, note->from, &ack, NULL, 0);
-}
-
-/* When the last of the round is here everybody is answered; the neighbour first, so that not all answer the same one at once. */
-static void take_push(struct yk_netcheck *n, struct side *o, const struct yk_note *note)
-{
-    if (++o->pushes < (unsigned)n->ranks - 1)
-        return;
-    o->pushes = 0;
-    for (int k = 1; k < n->ranks; k++) {
-        struct yk_note back = {.kind = BACK, .lo = note->lo};
-        post(n, o->endpoint, worker_of(n, (n->rank + k) % n->ranks), &back, n->out + note->lo, note->bytes);
-    }
-}
-
-static void arrive_at_owner(void *arg, const struct yk_note *note, const void *data)
-{
-    struct side *o = arg;
-    struct yk_netcheck *n = o->n;
-    struct yk_note pong = {.kind = PONG, .id = note->id};
-    int rank = rank_of(n, note->from);
-    switch ((enum kind)note->kind) {
-    case PING:
-        post(n, o->endpoint, note->from, &pong, NULL, 0);
-        break;
-    case BLOCK:
-        take_block(n, &o->sink, note);
-        break;
-    case PUSH:
-        take_push(n, o, note);
-        break;
-    case REPORT:
-        if (data == NULL || !o->owes[rank])
-            break;
-        if (data != &o->report[rank])
-            o->report[rank] = *(const struct report *)data;
-        o->owes[rank] = false;
-        o->awaited--;
-        break;
-    default:
-        break;
-    }
-}
-
-static void *place_at_worker(void *arg, const struct yk_note *note)
-{
-    struct side *w = arg;
-    struct yk_netcheck *n = w->n;
-    if (note->kind == ORDER && note->bytes == sizeof w->order)
-        return &w->order;
-    bool fits = note->kind == BACK && note->lo <= n->back_bytes && note->bytes <= n->back_bytes - note->lo;
-    return fits ? n->back_in + note->lo : NULL;
-}
-
-static void arrive_at_worker(void *arg, const struct yk_note *note, const void *data)
-{
-    struct side *w = arg;
-    switch ((enum kind)note->kind) {
-    case ORDER:
-        if (data != NULL && data != &w->order)
-            w->order = *(const struct order *)data;
-        w->orders++;
-        break;
-    case STOP:
-        w->told = true;
-        w->clean = note->flags != 0;
-        w->told_of = (int)note->first;
-        break;
-    case PONG:
-        w->pongs = note->id;
-        break;
-    case ACK:
-        w->acked = note->id;
-        if (note->flags != 0) {
-            w->done = true;
-            w->seconds = note->loss;
-            w->bytes = (double)note->lo;
-        }
-        break;
-    case BACK:
-        w->backs++;
-        break;
-    default:
-        break;
-    }
-}
-
-static void lost(void *arg, int endpoint, const char *why)
-{
-    struct side *s = arg;
-    if (s->lost >= 0)
-        return;
-    s->lost = rank_of(s->n, endpoint);
-    snprintf(s->why, sizeof s->why, "%s", why);
-}
-
-static const struct yk_handler OWNER = {place_at_owner, arrive_at_owner, lost};
-static const struct yk_handler WORKER = {place_at_worker, arrive_at_worker, lost};
-
-/* --- waiting --- */
-
-/* Until `ready` says so of this side (under its lock), or something gets in the way. */
-static enum outcome await(struct yk_netcheck *n, struct side *s, bool (*ready)(const struct side *s, uint64_t want),
-                          uint64_t want, double seconds)
-{
-    const struct yk_comm_ops *ops = n->comm->ops;
-    double end = yk_now() + seconds;
-    for (;;) {
-        unsigned before = ops->seen(n->comm, s->endpoint);
-        ops->lock(n->comm, s->endpoint);
-        enum outcome o = s->lost >= 0 ? LOST : ready(s, want) ? READY : s->told ? TOLD : WAITING;
-        ops->unlock(n->comm, s->endpoint);
-        if (o == WAITING && n->rank == 0 && n->ask->stopped != NULL && n->ask->stopped(n->ask->arg))
-            o = ASKED;
-        if (o == WAITING && yk_now() >= end)
-            o = LATE;
-        if (o != WAITING)
-            return o;
-        ops->wait(n->comm, s->endpoint, before, LOOK);
-    }
-}
-
-static bool never(const struct side *s, uint64_t want)
-{
-    (void)s;
-    (void)want;
-    return false;
-}
-
-static bool has_order(const struct side *s, uint64_t want)
-{
-    return s->orders >= want;
-}
-
-static bool has_pong(const struct side *s, uint64_t want)
-{
-    return s->pongs >= want;
-}
-
-static bool has_backs(const struct side *s, uint64_t want)
-{
-    return s->backs >= want;
-}
-
-static bool has_acks(const struct side *s, uint64_t want) /* enough, or more than enough */
-{
-    return s->done || s->acked >= want;
-}
-
-static bool has_all_acks(const struct side *s, uint64_t want)
-{
-    return s->done && s->acked >= want;
-}
 
 static bool has_reports(const struct side *s, uint64_t want)
 {
     return s->awaited == want;
 }
 
-/* --- carrying out orders --- */
-
-static bool take_memory(unsigned char **p, uint64_t *size, uint64_t bytes)
-{
-    *p = malloc(bytes);
-    if (*p == NULL)
-        return false;
-    memset(*p, 1, bytes); /* no page is to be found while the clock runs */
-    *size = bytes;
-    return true;
-}
-
-/* Slice k of X bytes. */
-static uint64_t slice_at(const struct yk_netcheck *n, uint64_t bytes, int k)
-{
-    return bytes * (uint64_t)k / (uint64_t)n->ranks;
-}
-
-static enum outcome prepare(struct yk_netcheck *n, const struct order *o, struct report *r)
-{
-    uint64_t others = (uint64_t)n->ranks - 1, slice = o->bytes_all / (uint64_t)n->ranks + 1;
-    uint64_t most = o->bytes > o->bytes_all ? o->bytes : o->bytes_all;
-    uint64_t pushes = n->rank == 0 && o->bytes > slice ? others * o->bytes : others * slice;
-    if (!take_memory(&n->out, &n->out_bytes, most) || !take_memory(&n->push_in, &n->push_bytes, pushes) ||
-        !take_memory(&n->back_in, &n->back_bytes, most))
-        r->status = NO_MEMORY;
-    return READY;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static enum outcome latency(struct yk_netcheck *n, const struct order *o, struct report *r)
-{
-    uint32_t most = o->count < PINGS ? o->count : PINGS, k = 0;
-    double begun = yk_now();
-    for (int warm = PINGS_WARM; k < most && (k < PINGS_LEAST || yk_now() - begun < o->seconds); warm--) {
-        struct yk_note ping = {.kind = PING, .id = ++n->pings};
-        double start = yk_now();
-        post(n, n->worker.endpoint, yk_owner_endpoint((int)o->peer), &ping, NULL, 0);
-        enum outcome out = await(n, &n->worker, has_pong, n->pings, LIMIT);
-        if (out != READY)
-            return out;
-        if (warm <= 0)
-            n->sample[k++] = yk_now() - start;
-    }
-    qsort(n->sample, k, sizeof *n->sample, by_value);
-    r->count = k;
-    r->seconds = n->sample[k / 2];
-    r->other = n->sample[(k - 1) * 99 / 100];
-    return READY;
-}
-
-static enum outcome stream(struct yk_netcheck *n, const struct order *o, struct report *r)
-{
-    const struct yk_comm_ops *ops = n->comm->ops;
-    struct side *w = &n->worker;
-    double end = yk_now() + LIMIT;
-    uint64_t sent = 0;
-    ops->lock(n->comm, w->endpoint);
-    w->acked = 0;
-    w->done = false;
-    ops->unlock(n->comm, w->endpoint);
-    enum outcome out = READY;
-    for (bool done = false; out == READY && !done && (o->count == 0 || sent <= o->count);) {
-        struct yk_note block = {.kind = BLOCK, .id = sent, .step = o->bytes, .first = o->window, .loss = o->seconds};
-        block.last = o->count > 0 ? o->count + 1 : 0;
-        /* A stream of big messages begins with a smaller one: it has to be through before the clock starts. */
-        post(n, w->endpoint, yk_owner_endpoint((int)o->peer), &block, n->stream_out,
-             sent == 0 && o->bytes > WARM ? WARM : o->bytes);
-        sent++;
-        out = await(n, w, has_acks, sent < o->window ? 0 : sent - o->window + 1, end - yk_now());
-        ops->lock(n->comm, w->endpoint);
-        done = w->done;
-        ops->unlock(n->comm, w->endpoint);
-    }
-    if (out == READY)
-        out = await(n, w, has_all_acks, sent, end - yk_now());
-    ops->lock(n->comm, w->endpoint);
-    r->seconds = w->seconds > 0 ? w->seconds : 1e-9;
-    r->other = w->bytes;
-    ops->unlock(n->comm, w->endpoint);
-    r->count = (uint32_t)sent;
-    return out;
-}
-
-static void push(struct yk_netcheck *n, int to, uint64_t lo, uint64_t end, uint64_t slot)
-{
-    int me = n->rank < to ? n->rank : n->rank - 1; /* the how manieth of its pushers */
-    struct yk_note note = {.kind = PUSH, .lo = lo, .step = slot, .first = (uint32_t)me};
-    post(n, n->worker.endpoint, yk_owner_endpoint(to), &note, n->out + lo, end - lo);
-}
-
-static enum outcome pattern(struct yk_netcheck *n, const struct order *o, struct report *r)
-{
-    uint64_t largest = o->bytes / (uint64_t)n->ranks + 1; /* slice */
-    double limit = yk_now() + LIMIT, start = yk_now();
-    for (uint32_t k = 0; k < o->warm + o->count; k++) {
-        if (k == o->warm)
-            start = yk_now();
-        if (o->what == TO_ONE) {
-            push(n, 0, 0, o->bytes, o->bytes);
-            n->backs++;
-        } else {
-            for (int i = 1; i < n->ranks; i++) {
-                int to = (n->rank + i) % n->ranks;
-                push(n, to, slice_at(n, o->bytes, to), slice_at(n, o->bytes, to + 1), largest);
-            }
-            n->backs += (uint64_t)n->ranks - 1;
-        }
-        enum outcome out = await(n, &n->worker, has_backs, n->backs, limit - yk_now());
-        if (out != READY)
-            return out;
-    }
-    r->seconds = yk_now() - start;
-    r->count = o->count;
-    return READY;
-}
-
-static enum outcome carry_out(struct yk_netcheck *n, const struct order *o, struct report *r)
-{
-    *r = (struct report){.status = GOOD};
-    switch ((enum what)o->what) {
-    case PREPARE:
-        return prepare(n, o, r);
-    case LATENCY:
-        return latency(n, o, r);
-    case STREAM:
-        return stream(n, o, r);
-    case TO_ONE:
-    case TO_ALL:
-        return pattern(n, o, r);
-    case NOTHING:
-        break;
-    }
-    return READY;
-}
-
-/* Every rank but 0, until it is told to stop. */
-static yk_code serve(struct yk_netcheck *n, struct yk_error *e)
-{
-    struct side *w = &n->worker;
-    for (;;) {
-        struct report r;
-        enum outcome out = await(n, w, has_order, n->orders + 1, FOREVER);
-        if (out == LOST)
-            return yk_fail(e, YK_LOST, "rank 0 on '%s' is lost: %s", n->ask->rank[0].host, w->why);
-        if (out == TOLD && w->clean)
-            return YK_OK;
-        if (out != READY)
-            return yk_fail(e, YK_LOST, "rank %d is lost", w->told_of);
-        n->orders++;
-        n->comm->ops->lock(n->comm, w->endpoint);
-        struct order o = w->order;
-        n->comm->ops->unlock(n->comm, w->endpoint);
-        out = carry_out(n, &o, &r);
-        if (out == LATE)
-            r.status = NO_ANSWER;
-        struct yk_note note = {.kind = REPORT};
-        if (out == READY || out == LATE)
-            post(n, w->endpoint, yk_owner_endpoint(0), &note, &r, sizeof r);
-    }
-}
-
-/* --- giving orders: rank 0 --- */
-
 static const char *host_of(const struct yk_netcheck *n, int rank)
 {
     return n->ask->rank[rank].host;
 }
 
+/* The first rank that has not reported yet; 0 if all have. */
+static int debtor(struct yk_netcheck *n)
+{
+    int r = 1;
+    n->comm->ops->lock(n->comm, n->owner.endpoint);
+    while (r < n->ranks && !n->owner.owes[r])
+        r++;
+    n->comm->ops->unlock(n->comm, n->owner.endpoint);
+    return r % n->ranks;
+}
+
+/* Why rank 0, waiting at `s`, did not get what it was waiting for. */
 static yk_code fail_outcome(struct yk_netcheck *n, enum outcome out, const struct side *s, struct yk_error *e)
 {
     if (out == ASKED) {
         n->halted = true;
         return YK_OK;
     }
-    if (out == LOST)
+    if (out == LOST) {
+        n->lost = s->lost;
         return yk_fail(e, YK_LOST, "rank %d on '%s' is lost: %s", s->lost, host_of(n, s->lost), s->why);
-    for (int r = 1; r < n->ranks; r++)
-        if (n->owner.owes[r])
-            return yk_fail(e, YK_LOST, "rank %d on '%s' did not finish within %.0f s", r, host_of(n, r), LIMIT);
-    return yk_fail(e, YK_LOST, "rank 0 did not finish within %.0f s", LIMIT);
+    }
+    int r = debtor(n);
+    return yk_fail(e, YK_LOST, "rank %d on '%s' did not finish within %.0f s", r, host_of(n, r), YK_ORDER_LIMIT);
 }
 
 static yk_code look_at_reports(struct yk_netcheck *n, struct yk_error *e)
@@ -527,9 +76,9 @@ static yk_code look_at_reports(struct yk_netcheck *n, struct yk_error *e)
         if (n->owner.report[r].status == NO_MEMORY)
             return yk_fail(e, YK_FAILED, "rank %d on '%s' is out of memory", r, host_of(n, r));
         if (o->what != LATENCY && o->what != STREAM)
-            return yk_fail(e, YK_LOST, "rank %d on '%s' did not finish within %.0f s", r, host_of(n, r), LIMIT);
+            return yk_fail(e, YK_LOST, "rank %d on '%s' did not finish within %.0f s", r, host_of(n, r), YK_ORDER_LIMIT);
         yk_fail(e, YK_LOST, "rank %d on '%s' got no answer from rank %u on '%s' within %.0f s", r, host_of(n, r), o->peer,
-                host_of(n, (int)o->peer), LIMIT);
+                host_of(n, (int)o->peer), YK_ORDER_LIMIT);
         yk_hint(e, "both are alive: can these two hosts reach each other on every network that they share?");
         return YK_LOST;
     }
@@ -549,20 +98,18 @@ static yk_code give(struct yk_netcheck *n, const char *what, struct yk_error *e)
         o->awaited += o->owes[r];
     }
     ops->unlock(n->comm, o->endpoint);
-    for (int r = 1; r < n->ranks; r++) {
-        struct yk_note note = {.kind = ORDER};
+    for (int r = 1; r < n->ranks; r++)
         if (n->plan[r].what != NOTHING)
-            post(n, o->endpoint, worker_of(n, r), &note, &n->plan[r], sizeof n->plan[r]);
-    }
+            yk_order_send(n, r, &n->plan[r]);
     struct side *busy = &n->worker;
-    enum outcome out = carry_out(n, &n->plan[0], &o->report[0]);
+    enum outcome out = yk_order_carry_out(n, &n->plan[0], &o->report[0]);
     if (out == LATE) {
         o->report[0].status = NO_ANSWER;
         return look_at_reports(n, e);
     }
     if (out == READY) {
         busy = o;
-        out = await(n, o, has_reports, 0, LIMIT + 2);
+        out = yk_order_await(n, o, has_reports, 0, YK_ORDER_LIMIT + 2);
     }
     return out == READY ? look_at_reports(n, e) : fail_outcome(n, out, busy, e);
 }
@@ -577,40 +124,50 @@ static double clamp(double v, double least, double most)
     return v < least ? least : v > most ? most : v;
 }
 
+/* How long a stream is worth watching: its round trip, which goes by before the first message, must not matter. */
+static double watch_time(const struct yk_netcheck_pair *p, double share)
+{
+    return fmin(fmax(share, TRIPS * p->latency), TRIPS_LIMIT);
+}
+
 /* One round: `count` pairs at once, by three orders. */
 static yk_code measure_pairs(struct yk_netcheck *n, struct yk_netcheck_pair *pair, size_t count, double share, struct yk_error *e)
 {
     const struct report *report = n->owner.report;
     char what[96];
+    snprintf(what, sizeof what, count > 1 ? "rank %d to rank %d and %zu other pairs" : "rank %d to rank %d", pair[0].from,
+             pair[0].to, count - 1);
     plan_nothing(n);
     for (size_t i = 0; i < count; i++)
         n->plan[pair[i].from] =
-            (struct order){.what = LATENCY, .peer = (uint32_t)pair[i].to, .count = PINGS, .seconds = share};
-    snprintf(what, sizeof what, count > 1 ? "rank %d to rank %d and %zu other pairs" : "rank %d to rank %d", pair[0].from,
-             pair[0].to, count - 1);
+            (struct order){.what = LATENCY, .peer = (uint32_t)pair[i].to, .count = YK_ORDER_PINGS, .seconds = share};
     yk_code rc = give(n, what, e);
-    for (size_t i = 0; i < count && rc == YK_OK && !n->halted; i++) {
+    if (rc != YK_OK || n->halted)
+        return rc;
+    for (size_t i = 0; i < count; i++) {
+        struct order *o = &n->plan[pair[i].from];
         pair[i].latency = report[pair[i].from].seconds;
         pair[i].latency_p99 = report[pair[i].from].other;
-        struct order *o = &n->plan[pair[i].from];
-        *o = (struct order){.what = STREAM, .peer = o->peer, .bytes = YK_NETCHECK_SMALL, .window = WINDOW_SMALL, .seconds = share};
+        *o = (struct order){.what = STREAM, .peer = o->peer, .count = MESSAGES_SMALL, .window = WINDOW_SMALL};
+        o->bytes = YK_NETCHECK_SMALL;
+        o->seconds = watch_time(&pair[i], share);
     }
-    if (rc == YK_OK && !n->halted)
-        rc = give(n, what, e);
-    for (size_t i = 0; i < count && rc == YK_OK && !n->halted; i++) {
+    rc = give(n, what, e);
+    if (rc != YK_OK || n->halted)
+        return rc;
+    for (size_t i = 0; i < count; i++) {
+        struct order *o = &n->plan[pair[i].from];
         double rate = report[pair[i].from].other / report[pair[i].from].seconds;
         pair[i].bandwidth_31k = rate;
         pair[i].message = YK_NETCHECK_MESSAGE;
         while (pair[i].message > MESSAGE_LEAST && (double)pair[i].message > rate * MESSAGE_TIME)
             pair[i].message /= 2;
-        struct order *o = &n->plan[pair[i].from];
         o->bytes = pair[i].message;
-        o->window = WINDOW_LARGE;
-        o->count = (uint32_t)clamp(rate * share / (double)pair[i].message, 1, MESSAGES);
-        o->seconds = LIMIT;
+        o->window = YK_ORDER_BLOCKS;
+        o->count = (uint32_t)clamp(rate * watch_time(&pair[i], share) / (double)pair[i].message, 1, MESSAGES_LARGE);
+        o->seconds = YK_ORDER_LIMIT; /* the number decides: none is to be under way when it ends */
     }
-    if (rc == YK_OK && !n->halted)
-        rc = give(n, what, e);
+    rc = give(n, what, e);
     for (size_t i = 0; i < count && rc == YK_OK && !n->halted; i++)
         pair[i].bandwidth = report[pair[i].from].other / report[pair[i].from].seconds;
     return rc;
@@ -663,8 +220,7 @@ static yk_code measure_pattern(struct yk_netcheck *n, enum what kind, uint64_t b
     yk_code rc = run_pattern(n, &o, what, &trial, e);
     p->seconds = trial;
     if (rc == YK_OK && !n->halted && trial < SLOW_TRIAL) {
-        o.count = p->rounds =
-            (uint32_t)(small ? clamp(time / trial, TRIAL, ROUNDS_SMALL) : clamp(time / trial, 1, ROUNDS_LARGE));
+        o.count = p->rounds = (uint32_t)(small ? clamp(time / trial, TRIAL, ROUNDS_SMALL) : clamp(time / trial, 1, ROUNDS_LARGE));
         rc = run_pattern(n, &o, what, &p->seconds, e);
     }
     double moved = 2 * (ranks - 1) * (double)bytes / (kind == TO_ONE ? 1 : ranks);
@@ -693,7 +249,7 @@ static uint64_t choose_large(const struct yk_netcheck *n, enum what kind, const 
     double rate = kind == TO_ONE ? fmin(slowest, best / (n->ranks - 1)) : slowest / crowd;
     uint64_t bytes = n->ask->large > 0 ? n->ask->large : YK_NETCHECK_LARGE;
     uint64_t receivers = (uint64_t)(kind == TO_ONE && n->ranks - 1 > crowd ? n->ranks - 1 : crowd);
-    while (bytes > LARGE_LEAST && (2 * (double)bytes > rate * LARGE_TIME || bytes * receivers > MEMORY))
+    while (bytes > LARGE_LEAST && (2 * (double)bytes > rate * ROUND_TIME || bytes * receivers > MEMORY))
         bytes /= 2;
     return bytes;
 }
@@ -723,14 +279,14 @@ static yk_code measure_patterns(struct yk_netcheck *n, struct yk_netcheck_result
 /* The last word to everybody, and time for it to leave. */
 static void dismiss(struct yk_netcheck *n, yk_code rc)
 {
-    for (int r = 1; r < n->ranks; r++) {
-        struct yk_note note = {.kind = STOP, .flags = rc != YK_LOST, .first = 0};
-        note.first = (uint32_t)(n->owner.lost >= 0 ? n->owner.lost : n->worker.lost >= 0 ? n->worker.lost : 0);
-        if ((int)note.first != r || rc != YK_LOST)
-            post(n, n->owner.endpoint, worker_of(n, r), &note, NULL, 0);
-    }
-    if (rc == YK_LOST) /* otherwise closing the comm sees to it */
-        await(n, &n->owner, never, 0, PARTING_TIME);
+    for (int r = 1; r < n->ranks; r++)
+        if (r != n->lost)
+            yk_order_stop(n, r, rc != YK_LOST, n->lost);
+    const struct yk_comm_ops *ops = n->comm->ops;
+    int here = n->owner.endpoint;
+    double now = yk_now(), end = rc == YK_LOST ? now + PARTING_TIME : 0; /* otherwise closing the comm sees to it */
+    for (; now < end; now = yk_now())
+        ops->wait(n->comm, here, ops->seen(n->comm, here), end - now);
 }
 
 static yk_code lead(struct yk_netcheck *n, struct yk_netcheck_result *result, struct yk_error *e)
@@ -747,63 +303,18 @@ static yk_code lead(struct yk_netcheck *n, struct yk_netcheck_result *result, st
         yk_netcheck_result_release(result);
     return rc;
 }
-
-/* --- the calls --- */
-
 yk_code yk_netcheck_run(struct yk_netcheck *n, const struct yk_netcheck_ask *ask, struct yk_netcheck_result *result,
                         struct yk_error *e)
 {
     n->ask = ask;
     n->comm = ask->comm;
-    n->owner.endpoint = yk_owner_endpoint(n->rank);
-    n->worker.endpoint = worker_of(n, n->rank);
-    n->comm->ops->attach(n->comm, n->owner.endpoint, &OWNER, &n->owner);
-    n->comm->ops->attach(n->comm, n->worker.endpoint, &WORKER, &n->worker);
+    yk_order_attach(n);
     *result = (struct yk_netcheck_result){0};
-    return n->rank == 0 ? lead(n, result, e) : serve(n, e);
-}
-
-yk_code yk_netcheck_open(struct yk_netcheck **out, int rank, int ranks, struct yk_error *e)
-{
-    if (ranks < 2)
-        return yk_fail(e, YK_USAGE, "a network needs two ranks, and this job has %d", ranks);
-    struct yk_netcheck *n = calloc(1, sizeof *n);
-    if (n == NULL)
-        return yk_fail_memory(e, sizeof *n);
-    n->rank = rank;
-    n->ranks = ranks;
-    n->owner.n = n->worker.n = n;
-    n->owner.lost = n->worker.lost = -1;
-    uint64_t size, in = (uint64_t)WINDOW_LARGE * YK_NETCHECK_MESSAGE;
-    n->plan = calloc((size_t)ranks, sizeof *n->plan);
-    n->owner.report = calloc((size_t)ranks, sizeof *n->owner.report);
-    n->owner.owes = calloc((size_t)ranks, sizeof *n->owner.owes);
-    if (n->plan == NULL || n->owner.report == NULL || n->owner.owes == NULL ||
-        !take_memory(&n->stream_out, &size, YK_NETCHECK_MESSAGE) || !take_memory(&n->stream_in, &size, in)) {
-        yk_netcheck_close(n);
-        return yk_fail_memory(e, in);
-    }
-    *out = n;
-    return YK_OK;
+    return n->rank == 0 ? lead(n, result, e) : yk_order_serve(n, e);
 }
 
 void yk_netcheck_result_release(struct yk_netcheck_result *r)
 {
     free(r->pair);
     *r = (struct yk_netcheck_result){0};
-}
-
-void yk_netcheck_close(struct yk_netcheck *n)
-{
-    if (n == NULL)
-        return;
-    free(n->stream_out);
-    free(n->stream_in);
-    free(n->out);
-    free(n->push_in);
-    free(n->back_in);
-    free(n->plan);
-    free(n->owner.report);
-    free(n->owner.owes);
-    free(n);
 }

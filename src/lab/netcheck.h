@@ -94,9 +94,9 @@ yk_code yk_netcheck_plan(struct yk_netcheck_pair **out, size_t *pairs, const str
 struct yk_netcheck_verdict {
     const struct yk_netcheck_pair *slowest; /* between hosts, if there are several; never NULL if there are pairs */
     double of_best;                         /* its bandwidth as a fraction of the best such pair's */
-    const char *host;                       /* the one host that all slow links have in common, and that has no other; NULL if none */
-    const struct yk_netcheck_pair *uneven;  /* a pair that is much slower than the same pair the other way round; NULL if none */
-    double back;                            /* bytes/s of the other way */
+    const char *host; /* the one host that all slow links have in common, and that has no other; NULL if none */
+    const struct yk_netcheck_pair *uneven; /* a pair that is much slower than the same pair the other way round; NULL if none */
+    double back;                           /* bytes/s of the other way */
 };
 void yk_netcheck_judge(const struct yk_netcheck_result *r, struct yk_netcheck_verdict *v);
 void yk_netcheck_table(const struct yk_netcheck_result *r, struct yk_buf *out); /* at most 80 columns */

@@ -31,6 +31,7 @@
 #define DONE_GRACE 2.0 /* for mpirun to return after the result */
 #define LOST_GRACE 1.0 /* for a result to arrive after a rank was lost */
 #define LOOK 0.25      /* between two looks at the ranks while they start */
+#define LATE 3.0       /* after the first rank was seen, one that never was has been missed: it came and went between two looks */
 #define STUCK 2        /* losses in a row without a new checkpoint: the fault repeats */
 
 enum { READS = 64 }; /* of one stream, before the others have their turn */
@@ -59,6 +60,7 @@ struct job {
     bool started, done;
     bool blamed;             /* `why` names a cause that is better than anything mpirun's end can tell */
     double began, look, due; /* due: when patience ends, and with it the attempt */
+    double first;            /* when a rank was first seen; 0: not yet */
     struct yk_record record; /* `done` */
     char why[256];           /* what `due` is waiting for */
 };
@@ -249,7 +251,10 @@ static void look_at_ranks(struct job *j, double now)
     j->look = now + LOOK;
     yk_tidy_ranks(&j->tidy, j->alive, j->ranks);
     for (size_t i = 0; i < j->ranks; i++) {
-        if (j->seen[i] && !j->alive[i] && !j->blamed) {
+        if (j->alive[i] && j->first == 0)
+            j->first = now;
+        bool late = j->first != 0 && now > j->first + LATE && !j->seen[i] && yk_host_is_local(yk_launch_host(j->l, i));
+        if ((j->seen[i] || late) && !j->alive[i] && !j->blamed) {
             char why[64];
             snprintf(why, sizeof why, "rank %zu ended before the job had started", i);
             j->blamed = true;
@@ -342,6 +347,7 @@ static yk_code attempt(struct job *j, char *const *argv, const sigset_t *mask, e
     j->started = j->done = j->blamed = false;
     j->since = j->best;
     memset(j->seen, 0, j->ranks * sizeof *j->seen);
+    j->first = 0;
     j->began = yk_now();
     j->look = j->began + LOOK;
     set_due(j, j->began + patience, why);

@@ -5,7 +5,6 @@
 #include "launch/mpirun.h"
 
 #include "base/clock.h"
-#include "launch/mpirun_command.h"
 #include "launch/record.h"
 #include "tests/testdir.h"
 
@@ -19,7 +18,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -127,11 +125,11 @@ static _Noreturn void rank_main(int argc, char **argv)
     touch(dir, "here", rank);
     if (strcmp(mode, "train") == 0 || strcmp(mode, "stubborn") == 0)
         rank_train(rank, dir, mode[0] == 's');
-    if (strcmp(mode, "dies") == 0 && rank == 2) {
-        usleep(900000);
+    if (strncmp(mode, "dies", 4) == 0 && rank == 2) {
+        usleep(strcmp(mode, "dies-at-once") == 0 ? 0 : 900000);
         _exit(0);
     }
-    if (strcmp(mode, "never") == 0 || strcmp(mode, "dies") == 0)
+    if (strcmp(mode, "never") == 0 || strncmp(mode, "dies", 4) == 0)
         hang();
     if (strcmp(mode, "silent") == 0)
         _exit(0);
@@ -355,11 +353,13 @@ static void test_deadline(void **state)
 static void test_dies_at_start(void **state)
 {
     struct seen s;
-    run(&s, "dies", *state, &(struct yk_launch){.start_deadline = 25});
-    assert_int_equal(s.rc, YK_LOST);
-    assert_has(s.e.text, "rank 2 ended before the job had started");
-    assert_true(s.seconds < 15);
-    over(&s);
+    for (const char *const *mode = (const char *const[]){"dies", "dies-at-once", NULL}; *mode != NULL; mode++) {
+        run(&s, *mode, *state, &(struct yk_launch){.start_deadline = 25});
+        assert_int_equal(s.rc, YK_LOST);
+        assert_has(s.e.text, "rank 2 ended before the job had started");
+        assert_true(s.seconds < 15);
+        over(&s);
+    }
 }
 
 static void test_broken_promise(void **state)
@@ -545,133 +545,6 @@ static void test_cannot_start(void **state)
     over(&s);
 }
 
-/* A host that cannot be reached is named; the agent stands for an ssh that fails. */
-static void test_no_ssh(void **state)
-{
-    char agent[YK_PATH_MAX];
-    const char *script = "#!/bin/sh\necho \"ssh: connect to host $1 port 22: Connection refused\" >&2\nexit 255\n";
-    assert_int_equal(yk_path(agent, NULL, "%s/agent", (char *)*state), YK_OK);
-    assert_int_equal(yk_file_write(agent, script, strlen(script), NULL), YK_OK);
-    assert_int_equal(chmod(agent, 0700), 0);
-    setenv("OMPI_MCA_plm_rsh_agent", agent, 1);
-
-    struct yk_hosts hosts;
-    struct yk_launch_result r;
-    struct yk_error e;
-    char *argv[] = {self, NULL};
-    assert_int_equal(yk_hosts_read(&hosts, &(struct yk_hosts_ask){.hosts = "localhost,test-n1,test-n11"}, NULL), YK_OK);
-    int keep = dup(2), null = open("/dev/null", O_WRONLY);
-    dup2(null, 2);
-    yk_code rc = yk_launch_run(&(struct yk_launch){.hosts = &hosts, .argv = argv, .log = log_}, &r, &e);
-    dup2(keep, 2);
-    close(keep);
-    close(null);
-    unsetenv("OMPI_MCA_plm_rsh_agent");
-    assert_int_equal(rc, YK_LOST);
-    assert_has(e.text, "cannot start anything on host 'test-n1");
-    assert_has(e.text, "Connection refused");
-    assert_has(e.hint, "ssh test-n1");
-    yk_launch_result_release(&r);
-    yk_hosts_release(&hosts);
-    assert_clean(getpid());
-}
-
-/* Folders of the dead are swept, those of the living are not. */
-static void test_sweep(void **state)
-{
-    struct seen s;
-    char own[65] = "", dead[YK_PATH_MAX], held[YK_PATH_MAX], young[YK_PATH_MAX], old[YK_PATH_MAX], inner[YK_PATH_MAX];
-    assert_int_equal(gethostname(own, 64), 0);
-    snprintf(dead, sizeof dead, "/dev/shm/yoke-mpi.%d.900.%s", getpid(), own);
-    snprintf(held, sizeof held, "/dev/shm/yoke-mpi.%d.901.%s", getpid(), own);
-    snprintf(young, sizeof young, "/dev/shm/yoke-mpi.%d.902.not-%s", getpid(), own);
-    snprintf(old, sizeof old, "/dev/shm/yoke-mpi.%d.903.not-%s", getpid(), own);
-    snprintf(inner, sizeof inner, "%.200s/inner", dead);
-    for (char *const *p = (char *const[]){dead, held, young, old, NULL}; *p != NULL; p++)
-        assert_int_equal(mkdir(*p, 0700), 0);
-    assert_true(mkdir(inner, 0700) == 0 || errno == ENOENT); /* another test at this moment sweeps as we do */
-    int fd = open(held, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    assert_true(fd >= 0 && flock(fd, LOCK_EX) == 0);
-    struct timespec past[2] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
-    assert_int_equal(utimensat(AT_FDCWD, old, past, 0), 0);
-    run(&s, "fine", *state, &(struct yk_launch){0});
-    assert_int_equal(s.rc, YK_OK);
-    yk_launch_result_release(&s.r);
-    assert_false(yk_exists(dead));
-    assert_true(yk_exists(held));
-    assert_true(yk_exists(young));
-    assert_false(yk_exists(old));
-    close(fd);
-    assert_int_equal(rmdir(held), 0);
-    assert_int_equal(rmdir(young), 0);
-    assert_clean(getpid());
-}
-
-static int count(const struct yk_words *w, const char *word)
-{
-    int n = 0;
-    for (size_t i = 0; i < w->n; i++)
-        n += strcmp(w->word[i], word) == 0;
-    return n;
-}
-
-/* The contexts in rank order: what follows each --host and -np. */
-static void contexts(const struct yk_words *w, char out[256])
-{
-    size_t n = 0;
-    out[0] = '\0';
-    for (size_t i = 0; i + 1 < w->n; i++)
-        if (strcmp(w->word[i], "--host") == 0 || strcmp(w->word[i], "-np") == 0)
-            n += (size_t)snprintf(out + n, 256 - n, "%s%s", w->word[i][1] == '-' ? " " : "*", w->word[i + 1]);
-}
-
-static void test_command(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *hosts, *ps;
-        size_t owners;
-        const char *contexts;
-    } cases[] = {
-        {"a,b,c", NULL, 1, " a*2 b*1 c*1"},
-        {"a:2,b,a", NULL, 0, " a*2 b*1 a*1"},
-        {"a,b", "p,q", 3, " p*1 q*1 p*1 a*1 b*1"},
-        {"b,a", "a:2", 2, " a*2 b*1 a*1"},
-        {"localhost,127.0.0.1,b", NULL, 2, " localhost*4 b*1"},
-    };
-    char text[256], *argv[] = {(char *)"/bin/x", (char *)"a b", NULL}, *bad[] = {(char *)"/bin/x", (char *)":", NULL};
-    struct yk_mpirun_command c;
-    struct yk_hosts hosts;
-    struct yk_launch l = {.hosts = &hosts};
-    setenv("OMPI_MCA_btl_tcp_sndbuf", "77", 1);
-    setenv("TF_CONFIG", "{}", 1);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct yk_hosts_ask ask = {.hosts = cases[i].hosts, .ps_hosts = cases[i].ps};
-        assert_int_equal(yk_hosts_read(&hosts, &ask, NULL), YK_OK);
-        l.owners = cases[i].owners;
-        assert_int_equal(yk_mpirun_command_build(&c, &l, argv, "/dev/shm/f", 2, NULL), YK_OK);
-        contexts(&c.argv, text);
-        assert_string_equal(text, cases[i].contexts);
-        int n = count(&c.argv, "-np");
-        assert_int_equal(count(&c.argv, "a b"), n);
-        assert_int_equal(count(&c.argv, "--wdir"), n);
-        assert_int_equal(count(&c.argv, YK_PARENT_VARIABLE), n);
-        assert_int_equal(count(&c.env, "OMPI_MCA_orte_enable_recovery=1"), 1);
-        assert_int_equal(count(&c.env, "OMPI_MCA_btl_tcp_sndbuf=77"), 1); /* the user's stays */
-        assert_int_equal(count(&c.env, "OMPI_MCA_btl_tcp_sndbuf=4194304"), 0);
-        assert_int_equal(count(&c.env, "OMPI_MCA_btl_vader_backing_directory=/dev/shm/f"), 1);
-        assert_int_equal(count(&c.env, YK_PARENT_VARIABLE "=/dev/shm/f"), 1);
-        assert_int_equal(count(&c.env, YK_RESTARTS_VARIABLE "=2"), 1);
-        assert_int_equal(count(&c.env, "TF_CONFIG={}"), 0);
-        assert_int_equal(count(&c.env, "OMPI_MCA_plm=isolated"), 0);
-        yk_mpirun_command_release(&c);
-        assert_int_equal(yk_mpirun_command_build(&c, &l, bad, "/dev/shm/f", 0, NULL), YK_USAGE);
-        yk_hosts_release(&hosts);
-    }
-    unsetenv("OMPI_MCA_btl_tcp_sndbuf");
-    unsetenv("TF_CONFIG");
-}
-
 int main(int argc, char **argv)
 {
     if (argc >= 4 && strcmp(argv[1], "--rank") == 0)
@@ -691,16 +564,13 @@ int main(int argc, char **argv)
     log_ = yk_log_open(YK_INFO);
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, testdir_setup, testdir_teardown)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_command), IN_FOLDER(test_fine),
-        IN_FOLDER(test_no_record),      IN_FOLDER(test_record_then_hang),
-        IN_FOLDER(test_deadline),       IN_FOLDER(test_dies_at_start),
-        IN_FOLDER(test_broken_promise), IN_FOLDER(test_interrupt),
-        IN_FOLDER(test_second_signal),  IN_FOLDER(test_signal_at_start),
-        IN_FOLDER(test_ignored_signal), IN_FOLDER(test_mpirun_killed),
-        IN_FOLDER(test_parent_killed),  IN_FOLDER(test_restarts),
-        IN_FOLDER(test_giving_up),      IN_FOLDER(test_noise),
-        IN_FOLDER(test_cannot_start),   IN_FOLDER(test_no_ssh),
-        IN_FOLDER(test_sweep),
+        IN_FOLDER(test_fine),           IN_FOLDER(test_no_record),     IN_FOLDER(test_record_then_hang),
+        IN_FOLDER(test_deadline),       IN_FOLDER(test_dies_at_start), IN_FOLDER(test_broken_promise),
+        IN_FOLDER(test_interrupt),      IN_FOLDER(test_second_signal), IN_FOLDER(test_signal_at_start),
+        IN_FOLDER(test_ignored_signal), IN_FOLDER(test_mpirun_killed), IN_FOLDER(test_parent_killed),
+        IN_FOLDER(test_restarts),       IN_FOLDER(test_giving_up),     IN_FOLDER(test_noise),
+        IN_FOLDER(test_cannot_start),
+
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     yk_log_close(log_);

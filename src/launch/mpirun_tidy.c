@@ -209,12 +209,21 @@ static void kill_all(const char *folder)
 
 /* --- janitors --- */
 
-/* Become a process that nothing reaches, with `a` and `b` its only open files. */
+/* fork, and no signal reaches the child from its first moment on. */
+static pid_t fork_deaf(void)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &before);
+    pid_t child = fork();
+    if (child != 0)
+        sigprocmask(SIG_SETMASK, &before, NULL);
+    return child;
+}
+
+/* Leave the user's terminal, streams and folder; `a` and `b` stay the only open files. */
 static void withdraw(int a, int b)
 {
-    sigset_t all;
-    sigfillset(&all);
-    sigprocmask(SIG_BLOCK, &all, NULL);
     setsid();
     prctl(PR_SET_PDEATHSIG, 0);
     prctl(PR_SET_NAME, "yoke-janitor");
@@ -277,7 +286,7 @@ yk_code yk_tidy_open(struct yk_tidy *t, size_t ranks, struct yk_error *e)
         yk_fail_errno(e, YK_FAILED, "cannot make a pipe");
         goto out_folder;
     }
-    t->janitor = fork();
+    t->janitor = fork_deaf();
     if (t->janitor == 0)
         watch_parent(t, leash[0]);
     close(leash[0]);
@@ -334,7 +343,7 @@ void yk_tidy_join(void)
         getppid() != 1) /* held: somebody looks after it. 1: orted is gone, and so are we soon */
         daemon = pidfd_open(getppid(), 0);
     if (daemon >= 0) {
-        pid_t child = fork();
+        pid_t child = fork_deaf();
         if (child == 0) { /* twice, so that the janitor is no child of the rank's */
             if (fork() == 0)
                 watch_daemon(folder, mark, daemon, hold);

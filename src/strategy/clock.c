@@ -1,6 +1,7 @@
 /* clock.c - see clock.h. */
 #include "strategy/clock.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,19 +79,40 @@ static uint64_t slowest(const struct yk_clock *c, unsigned w)
     return least;
 }
 
-/* A part for w: a promised one, a new one, or, where a step waits for parts that others hold, a copy of the one held longest. */
+/* With backups, where a step waits for parts that others hold: a copy of the one that is least likely to come. None that is here already;
+ * the one that fewest compute; the oldest of those. */
+static uint64_t copy_of(const struct yk_clock *c)
+{
+    uint64_t best = YK_NO_PART;
+    unsigned fewest = UINT_MAX;
+    for (unsigned i = 0; i < c->deal.outs; i++) {
+        uint64_t id = c->deal.out[i];
+        unsigned holders = 0;
+        bool here = false;
+        for (unsigned w = 0; w < c->rule->workers; w++) {
+            const struct yk_member *m = &c->member[w];
+            if (m->alive && m->task == id) {
+                holders++;
+                here = here || m->waiting;
+            }
+        }
+        if (!here && (holders < fewest || (holders == fewest && id < best))) {
+            best = id;
+            fewest = holders;
+        }
+    }
+    return best;
+}
+
+/* A part for a worker: a promised one, a new one, or a copy. */
 static uint64_t part_for(struct yk_clock *c, struct yk_member *m)
 {
     uint64_t id = m->ahead;
     m->ahead = YK_NO_PART;
     if (id == YK_NO_PART)
         id = yk_deal_take(&c->deal);
-    if (id == YK_NO_PART && c->rule->fresh && c->deal.outs > 0) {
-        id = c->deal.out[0];
-        for (unsigned i = 1; i < c->deal.outs; i++)
-            if (c->deal.out[i] < id)
-                id = c->deal.out[i];
-    }
+    if (id == YK_NO_PART && c->rule->fresh)
+        id = copy_of(c);
     return id;
 }
 
@@ -114,10 +136,11 @@ bool yk_clock_next(struct yk_clock *c, unsigned w, uint64_t step, struct yk_task
         if (lead > c->most_lead)
             c->most_lead = lead;
     }
-    m->task = part_for(c, m);
-    m->idle = m->task == YK_NO_PART;
+    uint64_t id = part_for(c, m);
+    m->idle = id == YK_NO_PART;
     if (m->idle)
         return false;
+    m->task = id;
     if (!r->fresh)
         m->ahead = yk_deal_take(&c->deal);
     out->id = m->task;
@@ -132,7 +155,8 @@ void yk_clock_applied(struct yk_clock *c, unsigned w, uint64_t id, uint64_t stal
     yk_ledger_push(&m->ledger, staleness, examples, loss);
     yk_ledger_push(&m->since, staleness, examples, loss);
     m->done++;
-    m->task = YK_NO_PART;
+    if (m->task == id) /* it may be at a further part of the same step */
+        m->task = YK_NO_PART;
     if (c->rule->pooled)
         yk_deal_done(&c->deal, id);
 }

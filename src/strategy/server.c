@@ -42,14 +42,21 @@ static void reply(struct yk_server *s, unsigned w, struct yk_note *n)
                    carries ? range_bytes(s) : 0);
 }
 
+/* Another owner's answer to worker w; one that comes before the state does waits for it. Only w's: who has pushed for the open step is
+ * owed an answer too, and must not get it before the step is complete. */
+static void reply_to(struct yk_server *s, unsigned w)
+{
+    struct yk_note n = {.step = s->owner.step};
+    s->owed[w] = !s->ready;
+    if (s->ready)
+        reply(s, w, &n);
+}
+
 void yk_server_reply_owed(struct yk_server *s)
 {
     for (unsigned w = 0; s->ready && w < s->rule->workers; w++)
-        if (s->owed[w]) {
-            struct yk_note n = {.step = s->owner.step};
-            s->owed[w] = false;
-            reply(s, w, &n);
-        }
+        if (s->owed[w])
+            reply_to(s, w);
 }
 
 /* --- pushes --- */
@@ -301,8 +308,7 @@ static void drop(struct yk_server *s, const struct yk_note *n)
             yk_server_go_on(s);
         }
     } else if (!old && s->rule->pooled) {
-        s->owed[w] = true;
-        yk_server_reply_owed(s);
+        reply_to(s, w);
     }
 }
 
@@ -317,8 +323,7 @@ static void apply_now(struct yk_server *s, const struct yk_note *n, const float 
     yk_owner_finish(&s->owner);
     s->applied[w]++;
     if (s->clock == NULL) {
-        s->owed[w] = true;
-        yk_server_reply_owed(s);
+        reply_to(s, w);
         return;
     }
     struct yk_member *m = &s->clock->member[w];
@@ -352,6 +357,8 @@ static void hold(struct yk_server *s, struct yk_push *p, const struct yk_note *n
         close_batch(s);
     } else if (s->rule->pooled && s->clock != NULL) {
         yk_server_try_set(s);
+        if (s->clock->waiting == s->clock->alive) /* fewer are left than a step takes */
+            yk_server_go_on(s);
     } else if (s->rule->pooled && !s->comm->shared) {
         struct yk_note have = {.kind = YK_HAVE, .step = n->step, .first = w, .id = n->id};
         yk_server_send(s, 0, &have, NULL, 0);
@@ -386,8 +393,7 @@ static void arrive_push(struct yk_server *s, const struct yk_note *n, const floa
 static void arrive_pull(struct yk_server *s, unsigned w)
 {
     if (s->clock == NULL) {
-        s->owed[w] = true;
-        yk_server_reply_owed(s);
+        reply_to(s, w);
     } else if (s->clock->member[w].alive && !s->clock->member[w].waiting) {
         s->clock->member[w].waiting = true;
         s->clock->waiting++;
@@ -456,6 +462,8 @@ static void arrive(void *arg, const struct yk_note *n, const void *data)
         break;
     case YK_REPLACE:
         s->replace = (struct yk_replace){.wanted = true, .called = true, .worker = n->first};
+        if (s->rule->pooled) /* the new one may push before this process is back from the meeting */
+            s->least[n->first] = n->incarnation;
         break;
     case YK_CLOSE:
         s->closed = true;

@@ -169,10 +169,8 @@ void yk_server_replaced(struct yk_server *s, bool done)
 {
     unsigned w = s->replace.worker;
     s->replace = (struct yk_replace){0};
-    if (s->clock == NULL) {
-        s->least[w] = 0;
+    if (s->clock == NULL)
         return;
-    }
     if (done)
         yk_clock_join(s->clock, w);
     if (done && s->rule->pooled)

@@ -69,6 +69,8 @@ yoke_run *yoke_open(const yoke_config *config, const char *model, yoke_error *er
     }
     yk_code rc = yk_session_open(&run->session, &config->opts, model, &e);
     give(rc, &e, error);
+    if (rc == YK_OK)
+        run->session->restarts = config->restarts;
     if (rc != YK_OK) {
         free(run);
         run = NULL;
@@ -81,7 +83,7 @@ enum yoke_code yoke_train(yoke_run *run, yoke_error *error)
     struct yk_session *s = run->session;
     struct yk_error e = {0};
     if (s->o.dry_run || s->already_done) {
-        if (s->already_done)
+        if (s->already_done && s->job.mpi.rank == 0)
             yk_log_line(s->log, YK_INFO, "'%s' is complete: nothing left to do", s->run.dir);
         return give(YK_OK, &e, error);
     }

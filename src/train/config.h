@@ -8,6 +8,7 @@
 struct yoke_config {
     struct yk_opts opts;
     struct yk_options o;
+    unsigned restarts; /* how often this job was started again, after a loss; its parent knows */
 };
 
 #endif

@@ -284,7 +284,7 @@ void yk_crew_start(struct yk_session *s)
 yk_code yk_crew_run(struct yk_session *s, struct yk_error *e)
 {
     struct yk_crew *c = &s->crew;
-    if (getenv("PIN"))
+    if (s->job.joined)
         pin(s);
     if (c->comm->shared) {
         run_threads(s);

@@ -156,6 +156,7 @@ yk_code yk_meet(struct yk_session *s, yk_code rc, struct yk_error *e)
 
 struct shared_config {
     int32_t code;
+    int32_t done; /* there is nothing left to do */
     char model[YK_NAME];
     char text[sizeof(((struct yk_error *)0)->text)];
     char hint[sizeof(((struct yk_error *)0)->hint)];
@@ -167,7 +168,7 @@ yk_code yk_meet_config(struct yk_session *s, yk_code rc, struct yk_error *e)
     int size = s->job.mpi.size;
     if (!s->job.joined || size == 1 || s->job.mpi.replacement)
         return rc;
-    struct shared_config mine = {.code = rc}, *all = calloc((size_t)size, sizeof *all);
+    struct shared_config mine = {.code = rc, .done = s->already_done}, *all = calloc((size_t)size, sizeof *all);
     if (all == NULL)
         return yk_fail_memory(e, (size_t)size * sizeof *all);
     if (s->job.mpi.rank == 0 && rc == YK_OK) {
@@ -197,6 +198,7 @@ yk_code yk_meet_config(struct yk_session *s, yk_code rc, struct yk_error *e)
             yk_hint(e, "%s", all[0].hint);
     } else if (s->job.mpi.rank != 0 && rc == YK_OK) {
         snprintf(s->model_name, sizeof s->model_name, "%s", all[0].model);
+        s->already_done = all[0].done;
         json_t *config = json_loads(all[0].config, 0, NULL);
         rc = config != NULL ? yk_opts_load(&s->opts, config, "config.json", YK_RESUMED, 0, e)
                             : yk_fail(e, YK_DATA, "rank 0 sent a configuration that cannot be read");

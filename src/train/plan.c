@@ -143,10 +143,25 @@ static yk_code size_batch(struct yk_session *s, struct yk_rule *r, struct yk_err
     return rc;
 }
 
+/* Threads of one process are not lost one by one. */
+static yk_code check_threads(const struct yk_opts *opts, struct yk_error *e)
+{
+    static const char *const LOSSES[] = {"heartbeat", "on-worker-loss", "restarts"};
+    for (size_t i = 0; i < sizeof LOSSES / sizeof LOSSES[0]; i++)
+        if (yk_opts_typed(opts, LOSSES[i])) {
+            yk_fail(e, YK_USAGE, "--%s means nothing to workers that are threads of one process", LOSSES[i]);
+            yk_hint(e, "it is for processes: --hosts localhost:3 starts three");
+            return YK_USAGE;
+        }
+    return YK_OK;
+}
+
 yk_code yk_plan(struct yk_session *s, struct yk_error *e)
 {
     struct yk_rule *r = &s->crew.rule;
-    yk_code rc = count(s, e);
+    yk_code rc = s->job.joined ? YK_OK : check_threads(&s->opts, e);
+    if (rc == YK_OK)
+        rc = count(s, e);
     if (rc == YK_OK)
         rc = yk_plan_check(&s->opts, e);
     if (rc != YK_OK)

@@ -56,7 +56,11 @@ static void call(struct yk_session *s, unsigned worker)
     struct yk_comm *c = s->crew.comm;
     c->ops->lock(c, 0);
     for (int i = 1; i < c->owners + c->workers; i++) {
-        struct yk_note n = {.kind = YK_REPLACE, .from = 0, .to = (uint16_t)i, .first = worker};
+        struct yk_note n = {.kind = YK_REPLACE,
+                            .from = 0,
+                            .to = (uint16_t)i,
+                            .first = worker,
+                            .incarnation = s->crew.clock.incarnation + 1}; /* the new one's, at least */
         if (i < c->owners || s->crew.clock.member[i - c->owners].alive)
             yk_comm_send(c, &n, NULL, 0, NULL);
     }

@@ -333,6 +333,8 @@ static yk_code open_session(struct yk_session *s, const char *model, struct yk_e
     if (rc != YK_OK || s->already_done || s->o.dry_run)
         return rc;
     yk_crew_place(s);
+    if (first && s->job.joined && s->job.mpi.size > 1 && !s->job.mpi.recovery)
+        yk_log_line(s->log, YK_INFO, "the loss of a rank will end this job: it was started without --mca orte_enable_recovery 1");
     if (first)
         rc = open_run(s, &found, e);
     rc = yk_meet(s, rc, e);

@@ -114,6 +114,10 @@ case_ "nor does it need a slot, if the old one is only stopped"
 ranks 3 -- ./faults replace-stopped 1 2 1
 all 2 replace-stopped
 
+case_ "two are replaced, one after the other"
+ranks 5 -- ./faults replace-two
+all 5 replace-two
+
 case_ "a program that is not there replaces nobody, and nobody hangs"
 ranks 3 -- ./faults replace-nothing
 all 2 replace-nothing

@@ -219,6 +219,47 @@ static void replace_stopped(void)
     replace_after("replace-stopped", SIGSTOP);
 }
 
+/* Two die at once. Only rank 0 knows of the second; both are replaced, one after the other, and the first new one helps with the second. */
+static void replace_two(void)
+{
+    open_comm();
+    attach_all();
+    int me = job.rank;
+    uint64_t said[ENDS] = {0};
+    struct yk_error e;
+    unsigned char *data = malloc(MOST);
+    atomic_uint pending = 0;
+    if (!job.replacement && (me == 2 || me == 3)) {
+        nap(0.2);
+        kill(getpid(), SIGKILL);
+    }
+    if (me == 0) {
+        check(until_lost(0, 2, 5) && until_lost(0, 3, 5), "the losses were not told");
+        comm->ops->fence(comm, 3);
+    }
+    for (int victim = me == 2 ? 3 : 2; victim <= 3 && me != 3; victim++) {
+        for (int r = 1; r < job.size && me == 0; r++)
+            if (r != 3 && r != victim)
+                post(0, r, PUSH, said[r]++, NULL, 0, NULL);
+        said[0]++;
+        check(me == 0 || until(me, &ends[me].next[0], said[0], 10), "rank %d was not called", me);
+        yk_code rc = yk_mpi_replace(comm, victim, arguments, &e);
+        check(rc == YK_OK, "cannot replace rank %d: %s", victim, e.text);
+    }
+    for (int r = 1; r < job.size && me == 0; r++) {
+        check(until(0, &ends[0].next[r], 1, 5), "rank %d does not speak", r);
+        post(0, r, STOP, said[r]++, NULL, 0, NULL);
+    }
+    if (me > 0) {
+        fill(data, 200000, me, 0, 0);
+        post(me, 0, PUSH, 0, data, 200000, &pending);
+        comm->ops->settle(comm, &pending);
+        check(until(me, &ends[me].next[0], (me == 3 ? 0 : said[0]) + 1, 5), "rank %d was not told to stop", me);
+    }
+    nap(0.3);
+    end("replace-two", false);
+}
+
 /* A program that is not there: everybody hears of it, soon, and goes on. */
 static void replace_nothing(void)
 {
@@ -262,6 +303,7 @@ int main(int argc, char **argv)
         {"replace", replace},
         {"replace-nothing", replace_nothing},
         {"replace-stopped", replace_stopped},
+        {"replace-two", replace_two},
         {NULL, NULL},
     };
     return run_case(cases, argc, argv);

@@ -1,0 +1,493 @@
+/* server_test.c - the semantics of all modes, with real servers and workers, driven event by event or in threads: what a step is made of, what
+ * counts, what is dropped, and that nothing is lost or doubled. Each test would fail under a usual mistake, which it names. */
+#include "tests/rig.h"
+
+/* What the steps [0, steps) of whole batches make of zero weights, by one plain call of the optimizer each. */
+static void by_hand(const struct rig *r, uint64_t steps, float *w, bool sum_for_mean)
+{
+    float g[RIG_ROWS], state[YK_SLOTS][RIG_ROWS] = {{0}}, *const slot[YK_SLOTS] = {state[0], state[1]};
+    uint64_t at = 0;
+    memset(w, 0, RIG_ROWS * sizeof *w);
+    for (uint64_t step = 0; step < steps; step++) {
+        uint64_t left = RIG_ROWS - at % RIG_ROWS, b = left < RIG_BATCH ? left : RIG_BATCH;
+        struct yk_update u = r->recipe.constants;
+        u.lr = (float)yk_schedule_at(&r->recipe.schedule, r->recipe.lr, step);
+        u.scale = sum_for_mean ? 1 : 1.0f / (float)b;
+        u.step = step;
+        r->gradient(at, at + b, g, RIG_ROWS);
+        r->recipe.optimizer->apply(&u, w, g, slot, RIG_ROWS);
+        at += b;
+    }
+}
+
+/* Shards of 3, 3 and 4 examples, and at the end of an epoch of 1: the update is the mean over examples, not the sum, and not the mean of
+ * the workers' means. Any number of workers and owners; every optimizer. */
+static void test_mean(void **state)
+{
+    (void)state;
+    for (unsigned o = 0; yk_optimizer_at(o) != NULL; o++)
+        for (unsigned workers = 1; workers <= 4; workers++)
+            for (unsigned owners = 1; owners <= 3; owners++) {
+                struct yk_rule rule = rig_rule(YK_MODE_sync, workers, owners);
+                struct rig r;
+                float expected[RIG_ROWS], sums[RIG_ROWS];
+                rule.last_step = 2 * RIG_PARTS;
+                rig_open(&r, &rule, yk_optimizer_at(o), rig_whole);
+                rig_start(&r, true);
+                rig_play(&r, workers, false);
+                by_hand(&r, rule.last_step, expected, false);
+                by_hand(&r, rule.last_step, sums, true);
+                assert_memory_equal(r.params.flat, expected, sizeof expected);
+                assert_memory_not_equal(r.params.flat, sums, sizeof sums);
+                assert_true(r.examples == 2 * RIG_ROWS && r.loss == 2 * RIG_ROWS);
+                rig_close(&r);
+            }
+    /* in this one case the mean of the means can be told by hand: workers with 3 and 4 of 7 examples, one weight */
+    struct yk_rule rule = rig_rule(YK_MODE_sync, 2, 1);
+    struct rig r;
+    float g[3][RIG_ROWS];
+    rule.batch = 7;
+    rule.last_step = 1;
+    rig_open(&r, &rule, yk_optimizer_find("sgd"), rig_whole);
+    rig_start(&r, true);
+    rig_play(&r, 1, false);
+    rig_whole(0, 3, g[0], RIG_ROWS);
+    rig_whole(3, 7, g[1], RIG_ROWS);
+    rig_whole(0, 7, g[2], RIG_ROWS);
+    for (size_t i = 0; i < RIG_ROWS; i++) {
+        float mean = 0.01f * (1.0f / 7) * g[2][i], wrong = 0.01f * (g[0][i] / 3 + g[1][i] / 4) / 2;
+        assert_true(r.params.flat[i] == -mean);
+        g[0][i] = wrong - mean;
+    }
+    assert_true(g[0][0] != 0 && g[0][1] != 0);
+    rig_close(&r);
+}
+
+/* Twelve shards: the same bits for any number of workers and owners, whatever order their pushes come in; other bits for other shards. */
+static void test_bits(void **state)
+{
+    (void)state;
+    for (unsigned o = 0; yk_optimizer_at(o) != NULL; o++) {
+        float first[RIG_ROWS] = {0};
+        for (unsigned shards = 12; shards >= 11; shards--)
+            for (unsigned workers = 1; workers <= 5; workers++)
+                for (unsigned owners = 1; owners <= 3; owners++) {
+                    struct yk_rule rule = rig_rule(workers == 1 && owners == 1 ? YK_MODE_local : YK_MODE_sync, workers, owners);
+                    struct rig r;
+                    rule.shards = shards;
+                    rule.last_step = 15;
+                    rig_open(&r, &rule, yk_optimizer_at(o), rig_noise);
+                    rig_start(&r, true);
+                    rig_play(&r, workers * 10 + owners, owners == 2);
+                    if (shards == 12 && workers == 1 && owners == 1)
+                        memcpy(first, r.params.flat, sizeof first);
+                    else if (shards == 12)
+                        assert_memory_equal(r.params.flat, first, sizeof first);
+                    else
+                        assert_memory_not_equal(r.params.flat, first, sizeof first);
+                    rig_close(&r);
+                }
+    }
+}
+
+/* A step needs each of its pushes, the very first one too, and counts once for all of them; nobody is answered before. */
+static void test_no_tokens(void **state)
+{
+    (void)state;
+    for (unsigned owners = 1; owners <= 3; owners++) {
+        const struct yk_rule rule = rig_rule(YK_MODE_sync, 3, owners);
+        struct rig r;
+        rig_open(&r, &rule, &RIG_COUNT, rig_mark);
+        rig_start(&r, false);
+        for (unsigned w = 0; w < 3; w++) { /* they come late, and nobody waits for the others to come */
+            assert_false(rig_answered(&r, w));
+            yk_worker_start(&r.worker[w]);
+            assert_true(rig_answered(&r, w));
+        }
+        for (uint64_t step = 0; step < 30; step++)
+            for (unsigned i = 0; i < 3; i++) {
+                unsigned w = (i + (unsigned)step) % 3;
+                float before[RIG_ROWS];
+                memcpy(before, r.params.flat, sizeof before);
+                assert_true(rig_pull(&r, w));
+                assert_int_equal(r.hand[w].task.step, step);
+                while (!rig_push_piece(&r, w)) { /* a part of a push is none */
+                    assert_int_equal(r.steps, step);
+                    assert_int_equal(r.server[0].owner.step, step);
+                }
+                assert_int_equal(r.steps, i == 2 ? step + 1 : step);
+                for (unsigned k = 0; k < owners; k++)
+                    assert_int_equal(r.server[k].owner.step, r.steps);
+                if (i < 2) {
+                    assert_memory_equal(before, r.params.flat, sizeof before);
+                    assert_false(rig_answered(&r, w));
+                } else {
+                    assert_memory_not_equal(before, r.params.flat, sizeof before);
+                }
+            }
+        for (unsigned w = 0; w < 3; w++)
+            assert_true(rig_answered(&r, w) && r.clock.member[w].ledger.steps == 30 && r.clock.member[w].ledger.dropped == 0);
+        rig_close(&r);
+    }
+}
+
+/* A step of three of four pushes: the fourth is stale. Accepting it would be the mistake, and so would forgetting its examples. */
+static void test_stale(void **state)
+{
+    (void)state;
+    for (unsigned owners = 1; owners <= 3; owners++) {
+        const struct yk_rule rule = rig_backup_rule(4, 1, owners);
+        struct rig r;
+        float before[RIG_ROWS];
+        rig_open(&r, &rule, &RIG_COUNT, rig_mark);
+        rig_start(&r, true);
+        for (unsigned w = 0; w < 4; w++)
+            assert_true(rig_pull(&r, w) && r.hand[w].task.id == w * RIG_BATCH);
+        for (unsigned i = 0; i < 3; i++)
+            rig_push_piece(&r, 1); /* owners at the end have it, the others have not */
+        rig_push(&r, 3);
+        rig_push(&r, 0);
+        assert_int_equal(r.steps, 0);
+        rig_push(&r, 2);
+        assert_true(r.steps == 1 && r.examples == 3 * RIG_BATCH);
+        for (size_t i = 0; i < RIG_ROWS; i++)
+            assert_true(r.params.flat[i] == (float)(i < 10 || (i >= 20 && i < 40)));
+        memcpy(before, r.params.flat, sizeof before);
+        assert_false(rig_answered(&r, 1));
+        while (!rig_push_piece(&r, 1))
+            ;
+        assert_memory_equal(r.params.flat, before, sizeof before);
+        assert_true(r.steps == 1 && rig_dropped(&r) == 1 && r.clock.member[1].ledger.dropped == 1);
+        for (unsigned k = 0; k < owners; k++)
+            assert_int_equal(r.server[k].owner.step, 1);
+        assert_true(rig_pull(&r, 1)); /* it goes on at once, with what it had not got done */
+        assert_true(r.hand[1].task.step == 1 && r.hand[1].task.id == 10);
+        for (unsigned w = 0; w < 4; w++)
+            if (w != 1)
+                assert_true(rig_pull(&r, w) && r.hand[w].task.id >= 40);
+        rig_push(&r, 0);
+        rig_push(&r, 1);
+        rig_push(&r, 2);
+        rig_push(&r, 3); /* on time, but one too many: dropped as well */
+        assert_true(r.steps == 2 && rig_dropped(&r) == 2 && r.clock.member[3].ledger.dropped == 1);
+        rig_close(&r);
+    }
+}
+
+/* With backups and the same luck three owners end with the bits of one: no two of them ever apply different sets. */
+static void test_sets(void **state)
+{
+    (void)state;
+    for (unsigned o = 0; yk_optimizer_at(o) != NULL; o++)
+        for (uint64_t seed = 0; seed < 12; seed++) {
+            float first[RIG_ROWS] = {0};
+            uint64_t dropped = 0;
+            for (unsigned owners = 1; owners <= 3; owners++) {
+                struct yk_rule rule = rig_backup_rule(5, 1 + (unsigned)seed % 3, owners);
+                struct rig r;
+                rule.last_step = 30;
+                rig_open(&r, &rule, yk_optimizer_at(o), rig_noise);
+                rig_start(&r, true);
+                rig_play(&r, seed, seed % 2 == 0);
+                assert_int_equal(r.steps, 30);
+                for (unsigned k = 0; k < owners; k++)
+                    assert_int_equal(r.server[k].owner.step, 30);
+                if (owners == 1) {
+                    memcpy(first, r.params.flat, sizeof first);
+                    dropped = rig_dropped(&r);
+                    assert_true(dropped > 0);
+                } else {
+                    assert_memory_equal(r.params.flat, first, sizeof first);
+                    assert_int_equal(rig_dropped(&r), dropped);
+                }
+                rig_close(&r);
+            }
+        }
+}
+
+/* As many as there are backups never come back from their first part: the others go on to the end, the epochs' last parts included; and who
+ * wakes then does no harm. */
+static void test_stuck(void **state)
+{
+    (void)state;
+    for (unsigned owners = 1; owners <= 3; owners++)
+        for (unsigned backup = 1; backup <= 4; backup++)
+            for (uint64_t seed = 0; seed < 20; seed++) {
+                struct yk_rule rule = rig_backup_rule(5, backup, owners);
+                struct rig r;
+                struct yk_rng rng;
+                rule.last_step = 3 * (uint64_t)((RIG_PARTS + rule.need - 1) / rule.need);
+                rig_open(&r, &rule, &RIG_COUNT, rig_mark);
+                rig_start(&r, true);
+                yk_rng_init(&rng, seed, backup, 0, 0);
+                for (unsigned w = 0; w < backup; w++) {
+                    assert_true(rig_pull(&r, w));
+                    for (unsigned i = yk_rng_below(&rng, RIG_PIECES); i > 0; i--)
+                        rig_push_piece(&r, w);
+                }
+                for (unsigned i = 0; i < 100000 && r.steps < rule.last_step; i++)
+                    rig_event(&r, backup + yk_rng_below(&rng, 5 - backup));
+                assert_int_equal(r.steps, rule.last_step);
+                rig_assert_counts(&r, 3);
+                assert_false(r.server[0].ended);
+                rig_play(&r, seed, false);
+                assert_true(r.steps == rule.last_step && rig_dropped(&r) >= backup);
+                rig_assert_counts(&r, 3);
+                rig_close(&r);
+            }
+}
+
+/* Every example exactly once an epoch, the last partial part too, whoever was slow and whatever was dropped. */
+static void test_once(void **state)
+{
+    (void)state;
+    for (unsigned owners = 1; owners <= 3; owners++)
+        for (unsigned kind = 0; kind < 4; kind++)
+            for (uint64_t seed = 0; seed < 20; seed++) {
+                struct yk_rule rule = kind == 0   ? rig_rule(YK_MODE_async, 4, owners)
+                                      : kind == 1 ? rig_rule(YK_MODE_ssp, 4, owners)
+                                      : kind == 2 ? rig_backup_rule(4, 1, owners)
+                                                  : rig_backup_rule(5, 3, owners);
+                unsigned epochs = 1 + (unsigned)seed % 4;
+                struct rig r;
+                rule.staleness = kind == 1 ? (int64_t)seed % 5 : -1;
+                rule.last_step = epochs * (uint64_t)((RIG_PARTS + rule.need - 1) / rule.need);
+                rig_open(&r, &rule, &RIG_COUNT, rig_mark);
+                rig_start(&r, true);
+                rig_play(&r, seed, seed % 2 == 0);
+                rig_assert_counts(&r, epochs);
+                assert_true(r.steps == rule.last_step && r.examples == (uint64_t)epochs * RIG_ROWS &&
+                            r.loss == (double)r.examples);
+                uint64_t pushes = 0, steps = 0, examples = 0;
+                for (unsigned w = 0; w < rule.workers; w++) {
+                    pushes += r.hand[w].pushes;
+                    steps += r.clock.member[w].ledger.steps;
+                    examples += r.clock.member[w].ledger.examples;
+                }
+                assert_int_equal(examples, r.examples);
+                assert_int_equal(steps, epochs * (uint64_t)RIG_PARTS);
+                assert_int_equal(pushes, steps + rig_dropped(&r));
+                rig_close(&r);
+            }
+}
+
+/* Staleness: the owner's step when a push is applied, less the step it was pulled at. Never the pusher's own count. */
+static void test_staleness(void **state)
+{
+    (void)state;
+    for (unsigned owners = 1; owners <= 3; owners++) {
+        const struct yk_rule rule = rig_rule(YK_MODE_async, 3, owners);
+        struct rig r;
+        rig_open(&r, &rule, &RIG_COUNT, rig_mark);
+        rig_start(&r, true);
+        for (unsigned w = 0; w < 3; w++)
+            assert_true(rig_pull(&r, w));
+        rig_push(&r, 1); /* 0 stale */
+        assert_true(rig_pull(&r, 1) && r.hand[1].task.step == 1);
+        rig_push_piece(&r, 0);
+        rig_push(&r, 1); /* 0 */
+        rig_push(&r, 0); /* pulled at 0, applied at 2 */
+        assert_true(rig_pull(&r, 1) && r.hand[1].task.step == 2);
+        assert_true(rig_pull(&r, 0) && r.hand[0].task.step == 3);
+        rig_push(&r, 1); /* pulled at 2, applied at 3 */
+        rig_push(&r, 0); /* pulled at 3, applied at 4 */
+        rig_push(&r, 2); /* pulled at 0, applied at 5 */
+        const struct yk_ledger *a = &r.clock.member[0].ledger, *b = &r.clock.member[1].ledger, *c = &r.clock.member[2].ledger;
+        assert_true(a->steps == 2 && a->stale[2] == 1 && a->stale[1] == 1 && a->most == 2);
+        assert_true(b->steps == 3 && b->stale[0] == 2 && b->stale[1] == 1 && b->most == 1);
+        assert_true(c->steps == 1 && c->stale[5] == 1 && c->most == 5);
+        assert_true(r.steps == 6 && rig_dropped(&r) == 0);
+        rig_close(&r);
+    }
+}
+
+/* An async worker computes with the parameters of its pull, whatever others push meanwhile. */
+static void test_own_copy(void **state)
+{
+    (void)state;
+    const struct yk_rule rule = rig_rule(YK_MODE_async, 2, 3);
+    struct rig r;
+    rig_open(&r, &rule, &RIG_COUNT, rig_mark);
+    rig_start(&r, true);
+    assert_true(rig_pull(&r, 0) && rig_pull(&r, 1));
+    rig_push(&r, 1);
+    assert_true(r.params.flat[20] == 1 && r.worker[0].params.flat[20] == 0);
+    rig_push(&r, 0);
+    assert_true(rig_pull(&r, 0));
+    assert_memory_equal(r.worker[0].params.flat, r.params.flat, RIG_ROWS * sizeof(float));
+    rig_close(&r);
+}
+
+/* Whoever is answered is at most S pushes ahead of the slowest that has work, told by the test's own counts at the very moment; and S is
+ * reached. */
+static void test_ssp(void **state)
+{
+    (void)state;
+    for (int64_t s = 0; s <= 4; s++)
+        for (uint64_t seed = 0; seed < 10; seed++) {
+            struct yk_rule rule = rig_rule(YK_MODE_ssp, 4, 1 + (unsigned)seed % 3);
+            struct rig r;
+            struct yk_rng rng;
+            bool had[4] = {false};
+            uint64_t most = 0;
+            rule.staleness = s;
+            rig_open(&r, &rule, &RIG_COUNT, rig_mark);
+            rig_start(&r, true);
+            yk_rng_init(&rng, seed, (uint64_t)s, 0, 0);
+            for (unsigned i = 0; i < 20000; i++) {
+                rig_event(&r, yk_rng_below(&rng, 3) > 0 ? 0 : yk_rng_below(&rng, 4));
+                for (unsigned w = 0; w < 4; w++) {
+                    bool has = r.hand[w].busy || rig_answered(&r, w);
+                    uint64_t least = UINT64_MAX;
+                    for (unsigned k = 0; k < 4; k++)
+                        least = r.hand[k].pushes < least && !r.clock.member[k].idle ? r.hand[k].pushes : least;
+                    if (has && !had[w] && r.hand[w].pushes > least) {
+                        assert_true(r.hand[w].pushes - least <= (uint64_t)s);
+                        most = r.hand[w].pushes - least > most ? r.hand[w].pushes - least : most;
+                    }
+                    had[w] = has;
+                }
+            }
+            assert_true(most == (uint64_t)s && r.clock.most_lead == most);
+            assert_true(r.steps > 300);
+            rig_close(&r);
+        }
+}
+
+/* Exactly so many steps as were asked for, not one push more, in every mode: in the middle of an epoch, too. */
+static void test_exact_steps(void **state)
+{
+    (void)state;
+    static const uint64_t STEPS[] = {1, 2, 3, 10, 11, 12, 37};
+    for (size_t i = 0; i < sizeof STEPS / sizeof STEPS[0]; i++)
+        for (uint64_t seed = 0; seed < 10; seed++)
+            for (unsigned kind = 0; kind < 4; kind++) {
+                struct yk_rule rule = kind == 0   ? rig_rule(YK_MODE_async, 4, 2)
+                                      : kind == 1 ? rig_rule(YK_MODE_ssp, 4, 2)
+                                      : kind == 2 ? rig_backup_rule(4, 2, 2)
+                                                  : rig_rule(YK_MODE_sync, 4, 2);
+                struct rig r;
+                rule.last_step = STEPS[i];
+                rig_open(&r, &rule, &RIG_COUNT, rig_mark);
+                rig_start(&r, true);
+                rig_play(&r, seed, false);
+                double applied = 0;
+                for (size_t k = 0; k < RIG_ROWS; k++)
+                    applied += (double)r.params.flat[k];
+                assert_int_equal(r.steps, STEPS[i]);
+                assert_int_equal(r.examples, applied);
+                rig_close(&r);
+            }
+}
+
+/* Halt: what is under way still counts, then all stop. Leave: from that moment on nothing changes. */
+static void test_halt_and_leave(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 40; seed++)
+        for (unsigned kind = 0; kind < 3; kind++) {
+            const struct yk_rule rule = kind == 0   ? rig_rule(YK_MODE_async, 4, 1)
+                                        : kind == 1 ? rig_backup_rule(4, 1, 1)
+                                                    : rig_rule(YK_MODE_sync, 4, 1);
+            struct rig r;
+            rig_open(&r, &rule, &RIG_COUNT, rig_mark);
+            r.verdict_at = 5;
+            r.verdict = seed % 2 == 0 ? YK_HALT : YK_LEAVE;
+            rig_start(&r, true);
+            rig_play(&r, seed, false);
+            double applied = 0;
+            for (size_t i = 0; i < RIG_ROWS; i++)
+                applied += (double)r.params.flat[i];
+            if (r.verdict == YK_LEAVE) /* where a push is applied piece by piece one may have been under way */
+                assert_memory_equal(r.params.flat, r.left, sizeof r.left);
+            if (r.verdict == YK_HALT || kind > 0)
+                assert_int_equal(r.examples, applied); /* counted if and only if applied */
+            uint64_t pushes = 0;
+            for (unsigned w = 0; w < 4; w++)
+                pushes += r.hand[w].pushes;
+            if (kind == 0 && r.verdict == YK_HALT)
+                assert_true(r.steps == pushes && r.steps >= 5 && r.steps <= 8);
+            else
+                assert_int_equal(r.steps, 5);
+            rig_close(&r);
+        }
+    struct yk_rule rule = rig_rule(YK_MODE_async, 4, 1); /* all at work when it is said */
+    for (unsigned leave = 0; leave < 2; leave++) {
+        struct rig r;
+        rig_open(&r, &rule, &RIG_COUNT, rig_mark);
+        r.verdict_at = 1;
+        r.verdict = leave ? YK_LEAVE : YK_HALT;
+        rig_start(&r, true);
+        for (unsigned w = 0; w < 4; w++)
+            assert_true(rig_pull(&r, w));
+        for (unsigned w = 0; w < 4; w++) {
+            assert_false(r.server[0].ended);
+            rig_push(&r, w);
+            assert_int_equal(r.steps, leave ? 1 : w + 1);
+            assert_false(rig_pull(&r, w));
+        }
+        assert_true(r.server[0].ended && rig_dropped(&r) == 0);
+        rig_close(&r);
+    }
+}
+
+/* The bound, seen from a thread that has just been let go on: the others can only have come nearer since. */
+static void check_lead(struct rig *r, unsigned w)
+{
+    r->comm->ops->lock(r->comm, 0);
+    uint64_t least = UINT64_MAX;
+    for (unsigned k = 0; k < r->rule.workers; k++)
+        if (!r->clock.member[k].idle && r->clock.member[k].done < least)
+            least = r->clock.member[k].done;
+    bool within = r->clock.member[w].done <= least + (uint64_t)r->rule.staleness;
+    r->comm->ops->unlock(r->comm, 0);
+    assert_true(within);
+}
+
+/* The same in threads: ssp keeps its bound, synchronous modes their bits, the others count every example once. */
+static void test_threads(void **state)
+{
+    (void)state;
+    enum { EPOCHS = 6 };
+    float first[RIG_ROWS] = {0};
+    for (unsigned owners = 1; owners <= 3; owners++)
+        for (unsigned kind = 0; kind < 5; kind++) {
+            struct yk_rule rule = kind == 0   ? rig_rule(YK_MODE_sync, 4, owners)
+                                  : kind == 1 ? rig_backup_rule(4, 1, owners)
+                                  : kind == 2 ? rig_rule(YK_MODE_async, 4, owners)
+                                              : rig_rule(YK_MODE_ssp, 4, owners);
+            struct rig r;
+            rule.shards = kind == 0 ? 12 : 1;
+            rule.staleness = kind == 3 ? 0 : kind == 4 ? 2 : -1;
+            rule.last_step = EPOCHS * (uint64_t)((RIG_PARTS + rule.need - 1) / rule.need);
+            rig_open(&r, &rule, kind == 0 ? yk_optimizer_find("adam") : &RIG_COUNT, kind == 0 ? rig_noise : rig_mark);
+            rig_run(&r, kind >= 3 ? check_lead : NULL);
+            assert_true(r.steps == rule.last_step && r.examples == EPOCHS * RIG_ROWS);
+            if (kind == 0 && owners == 1)
+                memcpy(first, r.params.flat, sizeof first);
+            else if (kind == 0)
+                assert_memory_equal(first, r.params.flat, sizeof first);
+            else
+                rig_assert_counts(&r, EPOCHS);
+            if (kind >= 3)
+                assert_true(r.clock.most_lead <= (uint64_t)rule.staleness);
+            for (unsigned w = 0; w < 4; w++) { /* where the time went; every worker has asked, pushed and been told to stop */
+                assert_int_equal(r.account[w].steps, r.hand[w].pushes);
+                assert_true(r.account[w].sent >= r.hand[w].pushes * (64 + RIG_ROWS * sizeof(float)));
+                assert_true(r.account[w].received >= (r.hand[w].pushes + 1) * 64);
+            }
+            rig_close(&r);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mean),    cmocka_unit_test(test_bits),        cmocka_unit_test(test_no_tokens),
+        cmocka_unit_test(test_stale),   cmocka_unit_test(test_sets),        cmocka_unit_test(test_stuck),
+        cmocka_unit_test(test_once),    cmocka_unit_test(test_staleness),   cmocka_unit_test(test_own_copy),
+        cmocka_unit_test(test_ssp),     cmocka_unit_test(test_exact_steps), cmocka_unit_test(test_halt_and_leave),
+        cmocka_unit_test(test_threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,344 @@
+/* rig.h - real servers and workers over threads' comm, with a model that is a formula: one thread can drive them all, event by event, in
+ * any order, or each worker gets a thread. For tests only.
+ *
+ * The parameters are RIG_ROWS floats. A push leaves in pieces, the end of the parameters first, as a net's last layer would, and cut where no
+ * owner's range is; so several owners have parts of it while it is under way. With the optimizer RIG_COUNT and the gradient rig_mark, float i
+ * of the weights says how often example i has been applied. */
+#ifndef YK_TESTS_RIG_H
+#define YK_TESTS_RIG_H
+
+#include "base/rng.h"
+#include "strategy/server.h"
+#include "strategy/worker.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { RIG_ROWS = 103, RIG_BATCH = 10, RIG_PARTS = 11, RIG_OWNERS = 3, RIG_WORKERS = 5, RIG_PIECES = 5 };
+
+/* The sum of the gradients of the examples from position `from` to `to`. */
+typedef void (*rig_gradient)(uint64_t from, uint64_t to, float *g, size_t n);
+
+struct rig_hand { /* what a worker is at */
+    struct yk_task task;
+    bool busy, stopped;
+    unsigned stage; /* pieces of its push that are out */
+    uint64_t pushes;
+};
+
+struct rig {
+    struct yk_rule rule;
+    struct yk_recipe recipe;
+    rig_gradient gradient;
+    struct yk_params params;
+    float *slot[YK_SLOTS];
+    struct yk_comm *comm;
+    struct yk_clock clock;
+    struct yk_server server[RIG_OWNERS];
+    struct yk_worker worker[RIG_WORKERS];
+    struct rig_hand hand[RIG_WORKERS];
+
+    uint64_t steps, examples; /* what the watcher was told */
+    double loss;
+    uint64_t verdict_at; /* from this step on the watcher says */
+    enum yk_verdict verdict;
+    float left[RIG_ROWS]; /* the weights when it said that it leaves */
+    bool replaces;        /* a lost worker is to be replaced */
+    unsigned accounts;
+    struct yk_phases account[RIG_WORKERS];
+};
+
+static inline void rig_count(const struct yk_update *u, float *w, const float *g, float *const *slot, size_t n)
+{
+    (void)u, (void)slot;
+    for (size_t i = 0; i < n; i++)
+        w[i] += g[i];
+}
+
+static const struct yk_optimizer_ops RIG_COUNT = {.name = "count", .apply = rig_count};
+
+static inline void rig_mark(uint64_t from, uint64_t to, float *g, size_t n)
+{
+    memset(g, 0, n * sizeof *g);
+    for (uint64_t e = from; e < to; e++)
+        g[e % RIG_ROWS] += 1;
+}
+
+/* Small whole numbers: sums of them are exact in any order. */
+static inline void rig_whole(uint64_t from, uint64_t to, float *g, size_t n)
+{
+    memset(g, 0, n * sizeof *g);
+    for (uint64_t e = from; e < to; e++)
+        for (size_t i = 0; i < RIG_ROWS; i++)
+            g[i] += (float)((e * 2654435761u + i * 40503u) % 17) - 8;
+}
+
+/* Numbers of all sizes: sums of them have other bits in another order. */
+static inline void rig_noise(uint64_t from, uint64_t to, float *g, size_t n)
+{
+    memset(g, 0, n * sizeof *g);
+    for (uint64_t e = from; e < to; e++) {
+        struct yk_rng r;
+        yk_rng_init(&r, 77, e, 0, 0);
+        for (size_t i = 0; i < RIG_ROWS; i++)
+            g[i] += ((float)yk_rng_unit(&r) - 0.5f) * (float)(1u << yk_rng_below(&r, 12));
+    }
+}
+
+static inline struct yk_rule rig_rule(enum yk_mode mode, unsigned workers, unsigned owners) /* as train/plan.c makes it */
+{
+    bool each = mode == YK_MODE_async || mode == YK_MODE_ssp;
+    return (struct yk_rule){.mode = mode,
+                            .workers = workers,
+                            .owners = owners,
+                            .shards = each ? 1 : workers,
+                            .batch = RIG_BATCH,
+                            .rows = RIG_ROWS,
+                            .pooled = each,
+                            .fresh = !each,
+                            .held = !each && workers > 1,
+                            .need = 1,
+                            .staleness = mode == YK_MODE_ssp ? 3 : -1,
+                            .last_step = UINT64_MAX};
+}
+
+static inline struct yk_rule rig_backup_rule(unsigned workers, unsigned backup, unsigned owners)
+{
+    struct yk_rule r = rig_rule(YK_MODE_sync, workers, owners);
+    r.pooled = true;
+    r.shards = 1;
+    r.need = workers - backup;
+    return r;
+}
+
+static inline enum yk_verdict rig_stepped(void *arg, const struct yk_stepped *st)
+{
+    struct rig *r = arg;
+    assert_int_equal(st->step, r->steps + 1); /* once an update, whoever pushed */
+    r->steps = st->step;
+    r->examples += st->examples;
+    r->loss += st->loss;
+    if (r->steps >= r->verdict_at && r->verdict == YK_LEAVE)
+        memcpy(r->left, r->params.flat, sizeof r->left);
+    return r->steps >= r->rule.last_step ? YK_HALT : r->steps >= r->verdict_at ? r->verdict : YK_GO;
+}
+
+static inline bool rig_lost(void *arg, int worker, const char *why)
+{
+    struct rig *r = arg;
+    (void)why;
+    if (r->replaces)
+        r->server[0].replace = (struct yk_replace){.wanted = true, .worker = (unsigned)worker};
+    return worker >= 0;
+}
+
+static inline void rig_account(void *arg, unsigned worker, const void *data, size_t bytes)
+{
+    struct rig *r = arg;
+    assert_int_equal(bytes, sizeof r->account[worker]);
+    memcpy(&r->account[worker], data, bytes);
+    r->accounts++;
+}
+
+static inline void rig_open(struct rig *r, const struct yk_rule *rule, const struct yk_optimizer_ops *optimizer, rig_gradient g)
+{
+    const struct yk_view view = {.name = "w", .ndim = 1, .shape = {RIG_ROWS}};
+    struct yk_error e;
+    memset(r, 0, sizeof *r);
+    r->rule = *rule;
+    r->gradient = g;
+    r->verdict_at = UINT64_MAX;
+    r->recipe =
+        (struct yk_recipe){.optimizer = optimizer, .lr = 0.01, .constants = {.momentum = 0.9f, .beta2 = 0.999f, .eps = 1e-8f}};
+    const struct yk_watcher watcher = {.stepped = rig_stepped, .lost = rig_lost, .account = rig_account, .arg = r};
+    assert_int_equal(yk_schedule_parse("exponential:0.9:5", &r->recipe.schedule, &e), YK_OK);
+    assert_int_equal(yk_params_init(&r->params, &view, 1, &e), YK_OK);
+    for (unsigned i = 0; i < optimizer->slots; i++)
+        assert_non_null(r->slot[i] = yk_floats(r->params.count));
+    assert_int_equal(yk_comm_threads(&r->comm, (int)rule->owners, (int)rule->workers, &e), YK_OK);
+    assert_int_equal(yk_clock_init(&r->clock, &r->rule, 0, 0, &e), YK_OK);
+    yk_clock_limit(&r->clock, 0);
+    for (unsigned k = 0; k < rule->owners; k++) {
+        assert_int_equal(yk_server_init(&r->server[k], r->comm, &r->rule, k, &r->recipe, r->params.flat, r->slot, r->params.count,
+                                        k == 0 ? &r->clock : NULL, &watcher, &e),
+                         YK_OK);
+        r->comm->ops->attach(r->comm, (int)k, &yk_server_handler, &r->server[k]);
+    }
+    for (unsigned w = 0; w < rule->workers; w++) {
+        assert_int_equal(yk_worker_init(&r->worker[w], r->comm, &r->rule, w, &r->params, rule->pooled && !rule->fresh, &e),
+                         YK_OK);
+        r->comm->ops->attach(r->comm, yk_worker_endpoint(r->comm, (int)w), &yk_worker_handler, &r->worker[w]);
+    }
+}
+
+/* Begin: with everybody, or to let workers come one by one, with nobody. */
+static inline void rig_start(struct rig *r, bool all)
+{
+    r->comm->ops->lock(r->comm, 0);
+    yk_server_seed(&r->server[0], 0, r->params.count);
+    r->comm->ops->unlock(r->comm, 0);
+    for (unsigned w = 0; all && w < r->rule.workers; w++)
+        yk_worker_start(&r->worker[w]);
+}
+
+static inline void rig_close(struct rig *r)
+{
+    r->comm->ops->close(r->comm, true);
+    for (unsigned k = 0; k < r->rule.owners; k++)
+        yk_server_release(&r->server[k]);
+    for (unsigned w = 0; w < r->rule.workers; w++)
+        yk_worker_release(&r->worker[w]);
+    yk_clock_release(&r->clock);
+    for (unsigned i = 0; i < YK_SLOTS; i++)
+        yk_floats_free(r->slot[i]);
+    yk_params_release(&r->params);
+}
+
+/* Would a pull return at once? */
+static inline bool rig_answered(struct rig *r, unsigned w)
+{
+    struct yk_worker *p = &r->worker[w];
+    int me = yk_worker_endpoint(r->comm, (int)w);
+    r->comm->ops->lock(r->comm, me);
+    bool yes = p->stop || p->fenced || p->meet || p->failed != YK_OK || p->again || (p->ordered && p->replies >= r->rule.owners);
+    r->comm->ops->unlock(r->comm, me);
+    return yes;
+}
+
+/* True: it has a task. */
+static inline bool rig_pull(struct rig *r, unsigned w)
+{
+    struct rig_hand *h = &r->hand[w];
+    assert_false(h->busy);
+    h->busy = yk_worker_pull(&r->worker[w], &h->task);
+    h->stopped = !h->busy;
+    h->stage = 0;
+    return h->busy;
+}
+
+/* The next piece of its push; true: that was the last, and all of it is out. Tasks of several shards send nothing before their last one. */
+static inline bool rig_push_piece(struct rig *r, unsigned w)
+{
+    static const size_t CUT[RIG_PIECES + 1] = {0, 20, 37, 64, 90, SIZE_MAX};
+    struct rig_hand *h = &r->hand[w];
+    const struct yk_task *t = &h->task;
+    size_t count = r->params.count;
+    assert_true(h->busy);
+    struct yk_sink *sink = &r->worker[w].sink;
+    for (uint32_t i = t->first; h->stage == 0 && i < t->last; i++) {
+        uint32_t v = r->rule.shards;
+        sink = yk_worker_sink(&r->worker[w], i);
+        assert_non_null(sink);
+        r->gradient(t->id + yk_shard_at(i, v, t->examples), t->id + yk_shard_at(i + 1, v, t->examples), sink->grad, count);
+        if (i + 1 < t->last)
+            sink->ready(sink, 0, count);
+    }
+    unsigned k = RIG_PIECES - ++h->stage;
+    sink->ready(sink, CUT[k], CUT[k + 1] < count ? CUT[k + 1] : count);
+    if (k > 0)
+        return false;
+    yk_worker_commit(&r->worker[w], yk_shard_at(t->last, r->rule.shards, t->examples) -
+                                        yk_shard_at(t->first, r->rule.shards, t->examples)); /* a loss of 1 an example */
+    h->busy = false;
+    h->pushes++;
+    return true;
+}
+
+static inline void rig_push(struct rig *r, unsigned w)
+{
+    while (!rig_push_piece(r, w))
+        ;
+}
+
+/* One event of a worker, whatever comes next for it; false if it has to wait. */
+static inline bool rig_event(struct rig *r, unsigned w)
+{
+    if (r->hand[w].stopped || (!r->hand[w].busy && !rig_answered(r, w)))
+        return false;
+    if (r->hand[w].busy)
+        rig_push_piece(r, w);
+    else
+        rig_pull(r, w);
+    return true;
+}
+
+/* Events at random until everybody has stopped. `fast`: worker 0 gets most of them. */
+static inline void rig_play(struct rig *r, uint64_t seed, bool fast)
+{
+    struct yk_rng rng;
+    unsigned stopped = 0;
+    yk_rng_init(&rng, seed, 0, 0, 0);
+    for (uint64_t i = 0; stopped < r->rule.workers; i++) {
+        if (i > 3000000)
+            fail_msg("nobody goes on at step %d", (int)r->steps);
+        rig_event(r, fast && yk_rng_below(&rng, 3) > 0 ? 0 : yk_rng_below(&rng, r->rule.workers));
+        stopped = 0;
+        for (unsigned w = 0; w < r->rule.workers; w++)
+            stopped += r->hand[w].stopped;
+    }
+    assert_true(r->server[0].ended);
+}
+
+struct rig_thread {
+    struct rig *rig;
+    unsigned worker;
+    void (*pulled)(struct rig *r, unsigned w); /* after each pull; may be NULL */
+    pthread_t thread;
+};
+
+static inline void *rig_thread(void *arg)
+{
+    struct rig_thread *t = arg;
+    struct yk_rng rng;
+    yk_rng_init(&rng, 5, t->worker, 0, 0);
+    yk_worker_start(&t->rig->worker[t->worker]);
+    while (rig_pull(t->rig, t->worker)) {
+        if (t->pulled != NULL)
+            t->pulled(t->rig, t->worker);
+        while (!rig_push_piece(t->rig, t->worker))
+            if (yk_rng_below(&rng, 8) == 0)
+                sched_yield();
+    }
+    yk_worker_account(&t->rig->worker[t->worker]);
+    return NULL;
+}
+
+/* The same with a thread a worker. */
+static inline void rig_run(struct rig *r, void (*pulled)(struct rig *r, unsigned w))
+{
+    struct rig_thread t[RIG_WORKERS];
+    rig_start(r, false);
+    for (unsigned w = 0; w < r->rule.workers; w++) {
+        t[w] = (struct rig_thread){.rig = r, .worker = w, .pulled = pulled};
+        assert_int_equal(pthread_create(&t[w].thread, NULL, rig_thread, &t[w]), 0);
+    }
+    for (unsigned w = 0; w < r->rule.workers; w++)
+        pthread_join(t[w].thread, NULL);
+    assert_true(r->server[0].ended);
+    assert_int_equal(r->accounts, r->rule.workers);
+}
+
+/* Every example has been applied so many times (RIG_COUNT and rig_mark). */
+static inline void rig_assert_counts(const struct rig *r, unsigned times)
+{
+    for (size_t i = 0; i < RIG_ROWS; i++)
+        if (r->params.flat[i] != (float)times)
+            fail_msg("example %d has been applied %g times", (int)i, (double)r->params.flat[i]);
+}
+
+static inline uint64_t rig_dropped(const struct rig *r)
+{
+    uint64_t n = 0;
+    for (unsigned w = 0; w < r->rule.workers; w++)
+        n += r->clock.member[w].ledger.dropped;
+    return n;
+}
+
+#endif
