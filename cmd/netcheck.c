@@ -196,7 +196,8 @@ static yk_code check(const struct call *call, const struct yk_mpi *mpi, char **t
     if (talk.parent && mpi->rank == 0)
         yk_record_started("", mpi->size, 0, 0, false);
     const struct yk_netcheck_ask ask = {.comm = comm, .rank = who, .pace = 1, .say = say, .stopped = stopped, .arg = &talk};
-    rc = yk_netcheck_run(n, &ask, &result, e);
+    yk_netcheck_attach(n, &ask);
+    rc = yk_netcheck_run(n, &result, e);
     if (rc == YK_OK && mpi->rank == 0 && !result.stopped)
         rc = show(&result, o->json, text, e);
     yk_netcheck_result_release(&result);

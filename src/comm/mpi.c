@@ -1,8 +1,9 @@
 /* mpi.c - endpoints in processes, over Open MPI: the contract of comm.h. How the engine is built is in mpi_engine.h.
  *
  * MPI moves nothing big unless somebody calls it, and its own waiting burns a core. So whoever waits here drives: looks at what has moved,
- * delivers it, and yields; after about 300 looks at nothing it sleeps in between, 20 us and growing to 200. A helper thread looks when nobody
- * has for a millisecond: while the process computes, transfers go on, heartbeats leave, and an owner that shares the process does its duty.
+ * delivers it, and yields; after about 300 looks at nothing it sleeps in between, 20 us and growing to 200, and after a lull to 500. A helper
+ * thread looks when nobody has for a millisecond: while the process computes, transfers go on, heartbeats leave, and an owner that shares
+ * the process does its duty.
  * THREADS: as comm.h says. fence may be called from a handler; wait and settle may not.
  * LIMITS:  a handler that runs for long keeps the process from receiving, not from sending. */
 #include <mpi.h>

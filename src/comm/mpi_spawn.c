@@ -1,11 +1,12 @@
 /* mpi_spawn.c - a new process in the place of a lost one.
  *
- * The survivors first meet over the old communicator, in time that is bounded: each sends each a MARK, which keeps its place among the
- * other messages, so that who has everybody's MARK has been delivered all that was sent before; then each tells rank 0 that it is READY, whom
- * it takes for lost, and whether its handlers were quiet meanwhile; and rank 0 gives its VERDICT, which is to do it again as long as
- * messages still made messages. Only after that come the calls of MPI that cannot be bounded: a communicator of the
- * survivors, MPI_Comm_spawn over it, a merge with the new process, and an exchange of cards from which it learns its place. They run on a
- * thread of their own; if they hang (somebody else died just then) the caller is told YK_LOST and the process can only end.
+ * The survivors first meet over the old communicator, in time that is bounded: rank 0 names those who are GONE; each sends each a MARK, which
+ * keeps its place among the other messages, so that who has everybody's MARK has been delivered all that was sent before; then each
+ * tells rank 0 that it is READY, whom it takes for lost, and whether its handlers were quiet meanwhile; and rank 0 gives its VERDICT, which
+ * is to do it again as long as messages still made messages. Only after that come the calls of MPI that cannot be bounded: a
+ * communicator of the survivors, MPI_Comm_spawn over it, a merge with the new process, and an exchange of cards from which it learns its
+ * place. They run on a thread of their own; if they hang (somebody else died just then) the caller is told YK_LOST and the process can
+ * only end.
  * From then on all runs over the merged communicator. The receives on the old one are withdrawn; nothing of before can be taken for
  * something of after.
  * THREADS: called by one thread, which holds no endpoint's lock; handlers go on being called until the verdict.

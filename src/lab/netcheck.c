@@ -20,6 +20,7 @@
 #define SHARE_MOST 0.1     /**/
 #define TRIPS 20           /* round trips, or more, are a stream's time ... */
 #define TRIPS_LIMIT 1.0    /* ... unless that is too long */
+#define BETTER 1.1         /* times a rate is another rate */
 #define MESSAGE_TIME 1.0   /* a big message takes no longer */
 #define SMALL_TIME 0.25    /* for the rounds of a pattern with few bytes */
 #define LARGE_TIME 0.6     /* ... and with many, the trial apart */
@@ -29,6 +30,7 @@
 #define MEMORY (256 << 20) /* bytes for what one host, or rank 0, receives in a round */
 
 enum { WINDOW_SMALL = 32, MESSAGES_SMALL = 1000000, MESSAGES_LARGE = 256, MESSAGE_LEAST = 256 << 10, LARGE_LEAST = 1 << 20 };
+enum { CONFIRM = 4 }; /* times that a slow link is measured again */
 enum { TRIAL = 20, ROUNDS_WARM = 5, ROUNDS_SMALL = 20000, ROUNDS_LARGE = 16 };
 
 static bool has_reports(const struct side *s, uint64_t want)
@@ -90,6 +92,9 @@ static yk_code give(struct yk_netcheck *n, const char *what, struct yk_error *e)
 {
     const struct yk_comm_ops *ops = n->comm->ops;
     struct side *o = &n->owner;
+    n->halted = n->ask->stopped != NULL && n->ask->stopped(n->ask->arg);
+    if (n->halted)
+        return YK_OK;
     if (n->ask->say != NULL)
         n->ask->say(n->ask->arg, n->part, what);
     ops->lock(n->comm, o->endpoint);
@@ -130,10 +135,32 @@ static double watch_time(const struct yk_netcheck_pair *p, double share)
     return fmin(fmax(share, TRIPS * p->latency), TRIPS_LIMIT);
 }
 
+/* The order for big messages, if small ones have this rate; count and size follow from it. */
+static void plan_large(struct yk_netcheck *n, struct yk_netcheck_pair *p, double share)
+{
+    double rate = p->bandwidth_31k;
+    p->message = YK_NETCHECK_MESSAGE;
+    while (p->message > MESSAGE_LEAST && (double)p->message > rate * MESSAGE_TIME)
+        p->message /= 2;
+    n->plan[p->from] = (struct order){
+        .what = STREAM,
+        .peer = (uint32_t)p->to,
+        .count = (uint32_t)clamp(rate * watch_time(p, share) / (double)p->message, 1, MESSAGES_LARGE),
+        .window = YK_ORDER_BLOCKS,
+        .bytes = p->message,
+        .seconds = YK_ORDER_LIMIT, /* the number decides: none is to be under way when it ends */
+    };
+}
+
+static double reported_rate(const struct yk_netcheck *n, const struct yk_netcheck_pair *p)
+{
+    const struct report *r = &n->owner.report[p->from];
+    return r->other / r->seconds;
+}
+
 /* One round: `count` pairs at once, by three orders. */
 static yk_code measure_pairs(struct yk_netcheck *n, struct yk_netcheck_pair *pair, size_t count, double share, struct yk_error *e)
 {
-    const struct report *report = n->owner.report;
     char what[96];
     snprintf(what, sizeof what, count > 1 ? "rank %d to rank %d and %zu other pairs" : "rank %d to rank %d", pair[0].from,
              pair[0].to, count - 1);
@@ -145,31 +172,59 @@ static yk_code measure_pairs(struct yk_netcheck *n, struct yk_netcheck_pair *pai
     if (rc != YK_OK || n->halted)
         return rc;
     for (size_t i = 0; i < count; i++) {
-        struct order *o = &n->plan[pair[i].from];
-        pair[i].latency = report[pair[i].from].seconds;
-        pair[i].latency_p99 = report[pair[i].from].other;
-        *o = (struct order){.what = STREAM, .peer = o->peer, .count = MESSAGES_SMALL, .window = WINDOW_SMALL};
-        o->bytes = YK_NETCHECK_SMALL;
-        o->seconds = watch_time(&pair[i], share);
+        struct yk_netcheck_pair *p = &pair[i];
+        p->latency = n->owner.report[p->from].seconds;
+        p->latency_p99 = n->owner.report[p->from].other;
+        n->plan[p->from] = (struct order){.what = STREAM,
+                                          .peer = (uint32_t)p->to,
+                                          .count = MESSAGES_SMALL,
+                                          .window = WINDOW_SMALL,
+                                          .bytes = YK_NETCHECK_SMALL,
+                                          .seconds = watch_time(p, share)};
     }
     rc = give(n, what, e);
     if (rc != YK_OK || n->halted)
         return rc;
     for (size_t i = 0; i < count; i++) {
-        struct order *o = &n->plan[pair[i].from];
-        double rate = report[pair[i].from].other / report[pair[i].from].seconds;
-        pair[i].bandwidth_31k = rate;
-        pair[i].message = YK_NETCHECK_MESSAGE;
-        while (pair[i].message > MESSAGE_LEAST && (double)pair[i].message > rate * MESSAGE_TIME)
-            pair[i].message /= 2;
-        o->bytes = pair[i].message;
-        o->window = YK_ORDER_BLOCKS;
-        o->count = (uint32_t)clamp(rate * watch_time(&pair[i], share) / (double)pair[i].message, 1, MESSAGES_LARGE);
-        o->seconds = YK_ORDER_LIMIT; /* the number decides: none is to be under way when it ends */
+        pair[i].bandwidth_31k = reported_rate(n, &pair[i]);
+        plan_large(n, &pair[i], share);
     }
     rc = give(n, what, e);
     for (size_t i = 0; i < count && rc == YK_OK && !n->halted; i++)
-        pair[i].bandwidth = report[pair[i].from].other / report[pair[i].from].seconds;
+        pair[i].bandwidth = reported_rate(n, &pair[i]);
+    return rc;
+}
+
+/* A pair that is about to be called slow, once more: a machine that was busy for a moment is no slow link. True if it did better. */
+static yk_code measure_again(struct yk_netcheck *n, const struct yk_netcheck_pair *suspect, struct yk_netcheck_result *result,
+                             double share, bool *better, struct yk_error *e)
+{
+    struct yk_netcheck_pair *p = &result->pair[suspect - result->pair];
+    plan_nothing(n);
+    plan_large(n, p, share);
+    yk_code rc = give(n, "the slowest link once more", e);
+    if (rc != YK_OK || n->halted)
+        return rc;
+    double rate = reported_rate(n, p);
+    *better = *better || rate > BETTER * p->bandwidth;
+    p->bandwidth = fmax(rate, p->bandwidth);
+    return YK_OK;
+}
+
+/* Until the verdict stands, or often enough. */
+static yk_code confirm(struct yk_netcheck *n, struct yk_netcheck_result *result, double share, struct yk_error *e)
+{
+    yk_code rc = YK_OK;
+    bool better = true;
+    for (int i = 0; i < CONFIRM && better && rc == YK_OK && !n->halted; i++) {
+        struct yk_netcheck_verdict v;
+        yk_netcheck_judge(result, &v);
+        better = false;
+        if (v.slow)
+            rc = measure_again(n, v.slowest, result, share, &better, e);
+        if (v.uneven != NULL && !(v.slow && v.uneven == v.slowest) && rc == YK_OK && !n->halted)
+            rc = measure_again(n, v.uneven, result, share, &better, e);
+    }
     return rc;
 }
 
@@ -191,7 +246,7 @@ static yk_code measure_all_pairs(struct yk_netcheck *n, struct yk_netcheck_resul
         result->pairs = end;
         result->parallel = end - i > result->parallel ? end - i : result->parallel;
     }
-    return rc;
+    return rc == YK_OK && !n->halted ? confirm(n, result, share, e) : rc;
 }
 
 /* One order for all that take part; the time of the slowest is what it took. */
@@ -215,7 +270,8 @@ static yk_code measure_pattern(struct yk_netcheck *n, enum what kind, uint64_t b
     double trial, ranks = n->ranks, time = (small ? SMALL_TIME : LARGE_TIME) * n->ask->pace;
     struct order o = {.what = kind, .bytes = bytes, .count = small ? TRIAL : 1, .warm = small ? ROUNDS_WARM : 0};
     char what[64];
-    snprintf(what, sizeof what, "all to %s, %.6g MB", kind == TO_ONE ? "one" : "all", (double)bytes / 1e6);
+    snprintf(what, sizeof what, "all to %s, %.0f %s", kind == TO_ONE ? "one" : "all", (double)bytes / (small ? 1e3 : 1 << 20),
+             small ? "KB" : "MB");
     *p = (struct yk_netcheck_pattern){.bytes = bytes, .rounds = o.count};
     yk_code rc = run_pattern(n, &o, what, &trial, e);
     p->seconds = trial;
@@ -303,12 +359,8 @@ static yk_code lead(struct yk_netcheck *n, struct yk_netcheck_result *result, st
         yk_netcheck_result_release(result);
     return rc;
 }
-yk_code yk_netcheck_run(struct yk_netcheck *n, const struct yk_netcheck_ask *ask, struct yk_netcheck_result *result,
-                        struct yk_error *e)
+yk_code yk_netcheck_run(struct yk_netcheck *n, struct yk_netcheck_result *result, struct yk_error *e)
 {
-    n->ask = ask;
-    n->comm = ask->comm;
-    yk_order_attach(n);
     *result = (struct yk_netcheck_result){0};
     return n->rank == 0 ? lead(n, result, e) : yk_order_serve(n, e);
 }

@@ -1,7 +1,8 @@
 /* netcheck.h - how fast the ranks of a job reach each other: pair by pair, and in the two patterns that training uses.
  *
  *     yk_netcheck_open(&n, rank, ranks, &e);                 every rank; takes memory, talks to nobody
- *     rc = yk_netcheck_run(n, &ask, &result, &e);            every rank; the result is rank 0's
+ *     yk_netcheck_attach(n, &ask);                           every rank, before any of them runs where they are threads
+ *     rc = yk_netcheck_run(n, &result, &e);                  every rank; the result is rank 0's
  *     comm->ops->close(comm, rc != YK_LOST);
  *     yk_netcheck_close(n);                                  after the comm: the engine may read our buffers until then
  *
@@ -78,10 +79,10 @@ struct yk_netcheck_ask {
 struct yk_netcheck;
 
 yk_code yk_netcheck_open(struct yk_netcheck **out, int rank, int ranks, struct yk_error *e);
+void yk_netcheck_attach(struct yk_netcheck *n, const struct yk_netcheck_ask *ask); /* `ask` stays the caller's, and as it is */
 /* YK_LOST: somebody is gone, and nobody may meet any more; everything else all ranks agree upon, so the comm can be closed cleanly. Without
  * success there is nothing in `result`. */
-yk_code yk_netcheck_run(struct yk_netcheck *n, const struct yk_netcheck_ask *ask, struct yk_netcheck_result *result,
-                        struct yk_error *e);
+yk_code yk_netcheck_run(struct yk_netcheck *n, struct yk_netcheck_result *result, struct yk_error *e);
 void yk_netcheck_result_release(struct yk_netcheck_result *r);
 void yk_netcheck_close(struct yk_netcheck *n); /* NULL is fine */
 
@@ -94,6 +95,7 @@ yk_code yk_netcheck_plan(struct yk_netcheck_pair **out, size_t *pairs, const str
 struct yk_netcheck_verdict {
     const struct yk_netcheck_pair *slowest; /* between hosts, if there are several; never NULL if there are pairs */
     double of_best;                         /* its bandwidth as a fraction of the best such pair's */
+    bool slow;                              /* so small a fraction that the link is to blame; between hosts only */
     const char *host; /* the one host that all slow links have in common, and that has no other; NULL if none */
     const struct yk_netcheck_pair *uneven; /* a pair that is much slower than the same pair the other way round; NULL if none */
     double back;                           /* bytes/s of the other way */

@@ -413,8 +413,10 @@ yk_code yk_order_serve(struct yk_netcheck *n, struct yk_error *e)
     }
 }
 
-void yk_order_attach(struct yk_netcheck *n)
+void yk_netcheck_attach(struct yk_netcheck *n, const struct yk_netcheck_ask *ask)
 {
+    n->ask = ask;
+    n->comm = ask->comm;
     n->owner.endpoint = yk_owner_endpoint(n->rank);
     n->worker.endpoint = worker_of(n, n->rank);
     n->comm->ops->attach(n->comm, n->owner.endpoint, &OWNER, &n->owner);

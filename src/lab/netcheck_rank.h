@@ -92,6 +92,5 @@ void yk_order_send(struct yk_netcheck *n, int to, const struct order *o);
 void yk_order_stop(struct yk_netcheck *n, int to, bool clean, int lost);
 /* Every rank but 0: carry out what comes, until it is told to stop. */
 yk_code yk_order_serve(struct yk_netcheck *n, struct yk_error *e);
-void yk_order_attach(struct yk_netcheck *n);
 
 #endif

@@ -85,7 +85,8 @@ void yk_netcheck_judge(const struct yk_netcheck_result *r, struct yk_netcheck_ve
     if (v->slowest == NULL)
         return;
     v->of_best = best > 0 ? v->slowest->bandwidth / best : 1;
-    if (!several || v->of_best >= SLOW)
+    v->slow = several && v->of_best < SLOW;
+    if (!v->slow)
         return;
     const char *ends[] = {host_of(r, v->slowest->from), host_of(r, v->slowest->to)};
     bool blame[] = {is_to_blame(r, ends[0], SLOW * best), is_to_blame(r, ends[1], SLOW * best)};
@@ -98,9 +99,9 @@ void yk_netcheck_judge(const struct yk_netcheck_result *r, struct yk_netcheck_ve
 static const char *rate_text(double v, char out[24])
 {
     if (v >= 1e9)
-        snprintf(out, 24, "%.2f GB/s", v / 1e9);
+        snprintf(out, 24, v >= 99.95e9 ? "%.0f GB/s" : "%.2f GB/s", v / 1e9);
     else
-        snprintf(out, 24, v >= 1e8 ? "%.0f MB/s" : "%.1f MB/s", v / 1e6);
+        snprintf(out, 24, v >= 99.95e6 ? "%.0f MB/s" : "%.1f MB/s", v / 1e6);
     return out;
 }
 
@@ -120,7 +121,7 @@ static const char *bytes_text(uint64_t bytes, char out[24])
     if (bytes >= 1 << 20)
         snprintf(out, 24, "%g MB", (double)(bytes >> 10) / 1024);
     else
-        snprintf(out, 24, "%.0f KB", (double)bytes / 1e3);
+        snprintf(out, 24, "%.0f KB", (double)bytes / 1024);
     return out;
 }
 
@@ -205,8 +206,9 @@ static void pairs(const struct yk_netcheck_result *r, struct yk_buf *out)
     yk_buf_format(out, "\nround trip of 64 bytes%s: 99 %% within %s\n", few ? ", median in us" : "", time_text(p99, text[0]));
     if (few)
         matrix(r, latency_us, out);
-    yk_buf_format(out, "\nbandwidth%s in messages of %s; of 31 KB: %s to %s\n", few ? ", MB/s," : "",
-                  bytes_text(message, text[0]), rate_text(least, text[1]), rate_text(most, text[2]));
+    yk_buf_format(out, "\nbandwidth, messages of 31 KB: %s to %s\n", rate_text(least, text[1]), rate_text(most, text[2]));
+    yk_buf_format(out, "bandwidth, messages of %s%s%s\n", bytes_text(message, text[0]),
+                  message < YK_NETCHECK_MESSAGE ? " and more" : "", few ? ", in MB/s:" : ":");
     if (few)
         matrix(r, megabytes, out);
     else

@@ -82,6 +82,17 @@ void yk_pushes_forget(struct yk_pushes *t)
     t->haves = 0;
 }
 
+void yk_pushes_lose(struct yk_pushes *t, unsigned w)
+{
+    unsigned kept = 0;
+    for (unsigned i = 0; i < t->n; i++)
+        t->push[i].used = t->push[i].used && t->push[i].worker != w;
+    for (unsigned i = 0; i < t->haves; i++)
+        if (t->have[i].worker != w)
+            t->have[kept++] = t->have[i];
+    t->haves = kept;
+}
+
 uint64_t yk_pushes_have(struct yk_pushes *t, unsigned w, uint64_t id, unsigned more)
 {
     unsigned i = 0;

@@ -49,6 +49,8 @@ float *yk_pushes_place(struct yk_pushes *t, unsigned w, const struct yk_note *n)
 struct yk_push *yk_pushes_around(struct yk_pushes *t, const float *data);
 /* The step is closed, or begins once more. */
 void yk_pushes_forget(struct yk_pushes *t);
+/* Worker w is lost: what it has pushed for the open step does not count. */
+void yk_pushes_lose(struct yk_pushes *t, unsigned w);
 /* Other owners that have the push (w, id) of the open step; `more` have just said so. */
 uint64_t yk_pushes_have(struct yk_pushes *t, unsigned w, uint64_t id, unsigned more);
 

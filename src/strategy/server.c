@@ -99,11 +99,17 @@ static void send_task(struct yk_server *s, unsigned w, const struct yk_task *t)
     reply(s, w, &n);
 }
 
-/* A worker whose push is held waits with it for its step. With backups, when all wait because too few are left, each takes a further
+/* A worker whose push is held waits with it for its step. With backups, when all wait so because too few are left, each takes a further
  * part of the same step. */
-static bool holds_push(const struct yk_server *s, const struct yk_member *m)
+static bool too_few(const struct yk_server *s)
 {
-    return s->rule->held && m->task != YK_NO_PART && (!s->rule->pooled || s->clock->waiting < s->clock->alive);
+    const struct yk_clock *c = s->clock;
+    if (!s->rule->held || !s->rule->pooled || c->waiting < c->alive)
+        return false;
+    for (unsigned w = 0; w < s->rule->workers; w++)
+        if (c->member[w].alive && c->member[w].task == YK_NO_PART) /* this one is free to do it */
+            return false;
+    return true;
 }
 
 /* Everybody who waits and may go on gets its next task; at the end, the word that it is over. */
@@ -112,10 +118,12 @@ void yk_server_go_on(struct yk_server *s)
     struct yk_clock *c = s->clock;
     if (s->holding || !s->ready || (s->replace.wanted && !c->stopping))
         return maybe_end(s);
+    bool further = too_few(s);
     for (unsigned w = 0; c->waiting > 0 && w < s->rule->workers; w++) {
         struct yk_member *m = &c->member[w];
+        bool holds = s->rule->held && m->task != YK_NO_PART && !further;
         struct yk_task t;
-        if (!m->waiting || (!c->stopping && holds_push(s, m)) || (!c->stopping && !yk_clock_next(c, w, s->owner.step, &t)))
+        if (!m->waiting || (!c->stopping && (holds || !yk_clock_next(c, w, s->owner.step, &t))))
             continue;
         m->waiting = false;
         c->waiting--;
@@ -449,6 +457,8 @@ static void arrive(void *arg, const struct yk_note *n, const void *data)
     case YK_FENCE:
         s->least[n->first] = n->incarnation;
         s->owed[n->first] = false;
+        if (s->rule->held)
+            yk_pushes_lose(&s->table, n->first);
         answer.id = s->applied[n->first];
         yk_server_send(s, 0, &answer, NULL, 0);
         break;

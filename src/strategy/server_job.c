@@ -99,10 +99,23 @@ static void do_again(struct yk_server *s)
     }
 }
 
+/* With backups: what it has pushed and no step has taken yet is somebody else's to do. */
+static void drop_held(struct yk_server *s, unsigned w)
+{
+    for (unsigned i = 0; i < s->table.n; i++) {
+        const struct yk_push *p = &s->table.push[i];
+        if (p->used && p->whole && p->worker == w)
+            yk_clock_dropped(s->clock, w, p->id);
+    }
+    yk_pushes_lose(&s->table, w);
+}
+
 static void lose_worker(struct yk_server *s, unsigned w)
 {
     struct yk_note fenced = {.kind = YK_FENCED}, fence = {.kind = YK_FENCE, .first = w, .incarnation = UINT32_MAX};
     bool begun = !s->clock->stopping || !s->clock->member[w].stopped;
+    if (s->rule->pooled && s->rule->held)
+        drop_held(s, w);
     yk_clock_lose(s->clock, w);
     s->least[w] = s->rule->pooled ? UINT32_MAX : s->least[w];
     yk_server_send(s, yk_worker_endpoint(s->comm, (int)w), &fenced, NULL, 0); /* in case it only slept */
@@ -173,8 +186,10 @@ void yk_server_replaced(struct yk_server *s, bool done)
         return;
     if (done)
         yk_clock_join(s->clock, w);
-    if (done && s->rule->pooled)
+    if (done && s->rule->pooled) {
         s->least[w] = s->clock->member[w].incarnation;
+        yk_pushes_lose(&s->table, w); /* an owner may have told of a push of the old one since */
+    }
     yk_server_see(s, s->clock->incarnation);
     yk_server_go_on(s);
 }

@@ -72,7 +72,7 @@ static void test_parts(void **state)
             rig_open(&r, &rule, &RIG_COUNT, rig_mark);
             rig_start(&r, true);
             yk_rng_init(&rng, seed, kind, 0, 0);
-            uint64_t when = yk_rng_below(&rng, 200);
+            uint64_t when = yk_rng_below(&rng, 100); /* half of the run */
             /* where a push is applied piece by piece, one that was under way leaves a part behind: here none is */
             for (uint64_t i = 0; i < when || (kind < 2 && r.hand[lost].busy && r.hand[lost].stage > 0); i++)
                 rig_event(&r, yk_rng_below(&rng, 4));

@@ -67,6 +67,21 @@ static void call(struct yk_session *s, unsigned worker)
     c->ops->unlock(c, 0);
 }
 
+static void give_up(struct yk_crew *crew, bool owner)
+{
+    static const char WHY[] = "the ranks could not meet to start a new worker";
+    if (crew->has_clock) {
+        yk_server_fail(&crew->server[0], YK_LOST, WHY);
+    } else if (owner) {
+        crew->server[0].closed = crew->server[0].orphaned = true;
+        snprintf(crew->server[0].why, sizeof crew->server[0].why, "%s", WHY);
+    } else {
+        crew->hand[0].worker.failed = YK_LOST;
+        crew->hand[0].worker.orphaned = true;
+        snprintf(crew->hand[0].worker.why, sizeof crew->hand[0].worker.why, "%s", WHY);
+    }
+}
+
 yk_code yk_crew_replace(struct yk_session *s)
 {
     struct yk_crew *crew = &s->crew;
@@ -85,7 +100,9 @@ yk_code yk_crew_replace(struct yk_session *s)
     for (size_t i = 0; i < words.n; i++)
         free(words.word[i]);
     c->ops->lock(c, me);
-    if (owner)
+    if (rc == YK_LOST) /* the engine hangs in the middle of it: this process can only end */
+        give_up(crew, owner);
+    else if (owner)
         yk_server_replaced(&crew->server[0], rc == YK_OK);
     else
         crew->hand[0].worker.meet = false;
@@ -99,5 +116,5 @@ yk_code yk_crew_replace(struct yk_session *s)
     } else if (crew->has_clock)
         yk_session_event(s, YK_WARN, "no new worker can be started (%s); going on without", e.text);
     c->ops->unlock(c, me);
-    return YK_OK;
+    return rc == YK_LOST ? YK_LOST : YK_OK;
 }
