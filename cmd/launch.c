@@ -48,11 +48,17 @@ static yk_code run_job(struct call *call, const struct yk_options *o, const stru
     yk_code rc = yk_launch_program(program, e);
     if (rc != YK_OK)
         return rc;
-    char **argv = calloc((size_t)call->argc + 1, sizeof *argv);
+    char **argv = calloc((size_t)call->argc + 3, sizeof *argv);
     if (argv == NULL)
-        return yk_fail_memory(e, ((size_t)call->argc + 1) * sizeof *argv);
+        return yk_fail_memory(e, ((size_t)call->argc + 3) * sizeof *argv);
     memcpy(argv, call->argv, (size_t)call->argc * sizeof *argv);
     argv[0] = program;
+    char ps[] = "--ps", count[24];
+    if (o->ps == 0 && owners > 1) { /* --ps-hosts or TF_CONFIG name several, and nobody said how many */
+        snprintf(count, sizeof count, "%zu", owners);
+        argv[call->argc] = ps;
+        argv[call->argc + 1] = count;
+    }
     char train[] = "train", resume[] = "--resume", folder[] = YK_LAUNCH_FOLDER, json[] = "--json", quiet[] = "--quiet",
          verbose[] = "--verbose";
     char *again[8] = {program, train, resume, folder};
@@ -112,7 +118,8 @@ yk_code launch_job(struct call *call, bool train, bool *done, struct yk_error *e
             yk_mode_find(o.mode, &mode);
         bool served = train && mode != YK_MODE_local && mode != YK_MODE_allreduce;
         *done = true;
-        rc = run_job(call, &o, &hosts, served ? (o.ps > 0 ? (size_t)o.ps : 1) : 0, e);
+        size_t named = hosts.owners.n > 0 ? hosts.owners.n : 1, owners = o.ps > 0 ? (size_t)o.ps : named;
+        rc = run_job(call, &o, &hosts, served ? owners : 0, e);
     }
     yk_hosts_release(&hosts);
     yk_opts_release(&opts);

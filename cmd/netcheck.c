@@ -168,7 +168,7 @@ static yk_code check(const struct call *call, const struct yk_mpi *mpi, char **t
     const struct yk_options *o = &call->config->o;
     struct talk talk = {.parent = yk_record_wanted(), .quiet = o->quiet, .verbose = o->verbose, .said = yk_now()};
     struct yk_netcheck *n = NULL;
-    struct yk_netcheck_rank *who = NULL;
+    struct yk_netcheck_rank *who = calloc((size_t)mpi->size, sizeof *who);
     struct yk_netcheck_result result;
     struct yk_comm *comm = NULL;
     yk_code rc = YK_OK;
@@ -176,10 +176,10 @@ static yk_code check(const struct call *call, const struct yk_mpi *mpi, char **t
         rc = yk_fail(e, YK_USAGE, "--workers is %lld, but %d processes were started", (long long)o->workers, mpi->size);
     if (rc == YK_OK)
         rc = yk_netcheck_open(&n, mpi->rank, mpi->size, e);
-    if (rc == YK_OK && (who = calloc((size_t)mpi->size, sizeof *who)) == NULL)
+    if (rc == YK_OK && who == NULL)
         rc = yk_fail_memory(e, (size_t)mpi->size * sizeof *who);
     rc = meet(mpi->size, rc, e);
-    if (rc != YK_OK) {
+    if (rc != YK_OK || who == NULL) {
         yk_mpi_leave();
         goto out_memory;
     }

@@ -297,7 +297,8 @@ static uint64_t choose_large(const struct yk_netcheck *n, enum what kind, const 
     double slowest = INFINITY, best = 0;
     for (size_t i = 0; i < result->pairs; i++) {
         const struct yk_netcheck_pair *p = &result->pair[i];
-        if (kind == TO_ONE && p->from != 0 && p->to != 0)
+        bool inside = crowd < n->ranks && strcmp(host_of(n, p->from), host_of(n, p->to)) == 0;
+        if (inside || (kind == TO_ONE && p->from != 0 && p->to != 0))
             continue;
         slowest = fmin(slowest, p->bandwidth);
         best = fmax(best, p->bandwidth);
@@ -340,9 +341,9 @@ static void dismiss(struct yk_netcheck *n, yk_code rc)
             yk_order_stop(n, r, rc != YK_LOST, n->lost);
     const struct yk_comm_ops *ops = n->comm->ops;
     int here = n->owner.endpoint;
-    double now = yk_now(), end = rc == YK_LOST ? now + PARTING_TIME : 0; /* otherwise closing the comm sees to it */
-    for (; now < end; now = yk_now())
-        ops->wait(n->comm, here, ops->seen(n->comm, here), end - now);
+    double end = rc == YK_LOST ? yk_now() + PARTING_TIME : 0; /* otherwise closing the comm sees to it */
+    while (yk_now() < end)
+        ops->wait(n->comm, here, ops->seen(n->comm, here), end - yk_now());
 }
 
 static yk_code lead(struct yk_netcheck *n, struct yk_netcheck_result *result, struct yk_error *e)

@@ -55,6 +55,8 @@ static void *place_at_owner(void *arg, const struct yk_note *note)
         room = n->push_bytes;
         slot = note->first;
     }
+    if (note->step == 0)
+        return NULL;
     bool fits = note->bytes <= note->step && note->step <= room && slot <= room / note->step - 1;
     return fits ? base + slot * note->step : NULL;
 }
@@ -275,7 +277,7 @@ static enum outcome latency(struct yk_netcheck *n, const struct order *o, struct
     }
     qsort(n->sample, k, sizeof *n->sample, by_value);
     r->seconds = n->sample[k / 2];
-    r->other = n->sample[(k - 1) * 99 / 100];
+    r->other = n->sample[((k > 0 ? k - 1 : 0) * 99 + 99) / 100];
     return READY;
 }
 

@@ -163,6 +163,9 @@ static void one_slow_link_is_not_its_hosts_fault(void **state)
     assert_null(v.host);
     assert_ptr_equal(v.uneven, link_of(&r, 0, 2));
     assert_true(fabs(v.back - 100e6) < 1);
+    link_of(&r, 1, 2)->bandwidth = 10e6; /* now the same of all that goes to n2, but not of what it sends */
+    yk_netcheck_judge(&r, &v);
+    assert_true(v.slow && v.host == NULL);
 }
 
 static void links_inside_a_host_do_not_count(void **state)

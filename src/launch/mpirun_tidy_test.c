@@ -56,6 +56,14 @@ static void test_open_close(void **state)
     assert_int_equal(kill(t.janitor, SIGINT), 0);
     usleep(50000);
     assert_int_equal(waitpid(t.janitor, NULL, WNOHANG), 0);
+    for (int fd = 0; fd <= 2; fd++) { /* no stream of the user's */
+        char link[64], to[64] = "";
+        snprintf(link, sizeof link, "/proc/%d/fd/%d", t.janitor, fd);
+        for (double end = yk_now() + 5; strcmp(to, "/dev/null") != 0 && yk_now() < end; usleep(5000))
+            if (readlink(link, to, sizeof to - 1) < 0)
+                to[0] = '\0';
+        assert_string_equal(to, "/dev/null");
+    }
     snprintf(inner, sizeof inner, "%s/inner", t.folder);
     assert_int_equal(mkdir(inner, 0700), 0);
     yk_tidy_empty(&t);
@@ -147,9 +155,14 @@ static void test_kill(void **state)
     assert_true(!alive[0] && alive[1]);
     kill(mine[0], SIGSTOP); /* not even this saves it */
     yk_tidy_kill(&t);
-    int status;
+    int status = 0;
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(waitpid(mine[i], &status, 0), mine[i]);
+        pid_t ended = 0;
+        for (double end = yk_now() + 2; (ended = waitpid(mine[i], &status, WNOHANG)) == 0 && yk_now() < end; usleep(5000))
+            ;
+        if (ended == 0)
+            kill(mine[i], SIGKILL);
+        assert_int_equal(ended, mine[i]);
         assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     }
     assert_int_equal(waitpid(other, &status, WNOHANG), 0);

@@ -107,7 +107,8 @@ static yk_code count(struct yk_session *s, struct yk_error *e)
         return YK_OK;
     }
     int64_t owners = mode == YK_MODE_allreduce || mode == YK_MODE_local ? 0 : o->ps > 0 ? o->ps : 1;
-    yk_code rc = o->workers == 0 && size > owners ? set_number(s, "workers", size - owners, e) : YK_OK;
+    bool said = o->workers > 0 && (!s->resumed || yk_opts_typed(&s->opts, "workers")); /* a run that is resumed may get others */
+    yk_code rc = !said && size > owners ? set_number(s, "workers", size - owners, e) : YK_OK;
     if (rc != YK_OK)
         return rc;
     if (mode == YK_MODE_local && size == 1)

@@ -163,6 +163,12 @@ static yk_code open_training(struct yk_session *s, struct yk_error *e)
         rc = s->ops->open(&s->model, &s->train, e);
     if (rc == YK_OK)
         rc = s->ops->layout(s->model, &s->params, (uint64_t)s->o.seed, e);
+    size_t lines = (s->params.count + 15) / 16; /* what owners divide among them */
+    if (rc == YK_OK && s->crew.rule.owners > lines) {
+        rc = yk_fail(e, YK_USAGE, "%u owners are too many for the %zu parameters of %s", s->crew.rule.owners, s->params.weights,
+                     s->model_name);
+        yk_hint(e, "at most %zu: each owns at least 64 bytes, so that no two share a cache line", lines);
+    }
     for (unsigned i = 0; rc == YK_OK && i < optimizer->slots; i++)
         if ((s->slot[i] = yk_floats(s->params.count)) == NULL)
             rc = yk_fail_memory(e, s->params.count * sizeof(float));

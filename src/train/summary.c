@@ -58,7 +58,7 @@ histogram(const struct yk_ledger *l) /* pushes by staleness, up to the largest s
 {
     json_t *list = json_array();
     uint64_t last = l->most < YK_STALE - 1 ? l->most : YK_STALE - 1;
-    for (uint64_t i = 0; l->most > 0 && i <= last; i++)
+    for (uint64_t i = 0; l->steps > 0 && i <= last; i++)
         json_array_append_new(list, json_integer((json_int_t)l->stale[i]));
     return list;
 }

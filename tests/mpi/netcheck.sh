@@ -56,27 +56,26 @@ rank_of() # N: the process that is rank N
     done | head -n 1
 }
 
-no_processes()
-{
-    [ -z "$(processes)" ]
-}
-
 begin_check() # ARGS...: in the background, until it measures; its process is $pid
 {
+    : >"$ERR" # the job before wrote the same
     MARK=$tmp timeout -k 5 60 yoke netcheck --verbose "$@" >"$OUT" 2>"$ERR" </dev/null &
     pid=$!
     wait_until grep -q '^yoke: .*rank 0 to rank 1' "$ERR"
 }
 
-expect_nothing_left() # no process, and no folder that only a process of this script could have made
+left() # processes of this script, and folders whose makers are gone: others may be at work on this machine
 {
-    wait_until no_processes
-    local left
-    left=$(find /dev/shm "${TMPDIR:-/tmp}" -maxdepth 1 -name 'yoke-mpi.*' -newer "$tmp/start" 2>/dev/null | while read -r folder; do
+    processes
+    find /dev/shm "${TMPDIR:-/tmp}" -maxdepth 1 -name 'yoke-mpi.*' -newer "$tmp/start" 2>/dev/null | while read -r folder; do
         maker=${folder##*/yoke-mpi.}
-        [ -d "/proc/${maker%%.*}" ] || echo "$folder" # others may be at work on this machine
-    done)
-    [ -z "$left" ] || fail "left behind: $left"
+        [ -d "/proc/${maker%%.*}" ] || echo "$folder"
+    done
+}
+
+nothing_left()
+{
+    [ -z "$(left)" ]
 }
 touch "$tmp/start"
 
@@ -137,7 +136,7 @@ for victim in 2 0; do
     expect test $((SECONDS - start)) -le 15
     expect_no_out
     expect_err "^yoke: .*rank $victim on '.*' is lost: process [0-9]+ has ended"
-    expect_nothing_left
+    wait_until nothing_left
 done
 
 case_ "who is told to stop does, without a result"
@@ -145,7 +144,7 @@ begin_check --workers 3
 kill -TERM "$(cat "/proc/$pid/task/$pid/children")" # the child of 'timeout'
 ended 143
 expect_no_out
-expect_nothing_left
+wait_until nothing_left
 
 case_ "on a testbed the rates are those of the links, and the slow host is named"
 if [ "$(id -u)" != 0 ]; then
@@ -163,5 +162,5 @@ else
     *n2*) ;;
     *) fail "the slowest link is $(inside slowest from_host) to $(inside slowest to_host)" ;;
     esac
-    expect_nothing_left
+    wait_until nothing_left
 fi
