@@ -130,13 +130,14 @@ demo:
 	@tools/demo.sh $(BUILD)/yoke
 
 # Tests of modules with threads run a third time, under ThreadSanitizer.
-THREADED := $(wildcard src/base/lane_test.c src/base/log_test.c src/base/team_test.c src/train/*_test.c)
+THREADED := $(wildcard src/base/lane_test.c src/base/log_test.c src/base/team_test.c src/data/source_test.c src/comm/*_test.c \
+                      src/strategy/server_test.c src/strategy/server_job_test.c src/train/*_test.c src/lab/*_test.c)
 
 test:
 	@tools/deps.sh build demo test
 	@$(SUBMAKE) test-builds
 	@tools/mnist.sh $(BUILD)/yoke || echo "the tests that need MNIST will be skipped"
-	@BUILD=$(BUILD) tests/run.sh unit cli fuzz
+	@BUILD=$(BUILD) tests/run.sh unit cli mpi cluster fuzz
 
 test-long:
 	@tools/deps.sh build demo test long

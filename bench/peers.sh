@@ -1,5 +1,6 @@
 #!/bin/bash
-# peers.sh - what 'make bench-peers' runs: yoke against PyTorch from Debian's python3-torch, each at its best.
+# peers.sh - what 'make bench-peers' runs: yoke against PyTorch from Debian's python3-torch, each at its best; first one process,
+# then three workers.
 #
 #   BUILD=build bench/peers.sh [ROUNDS]      9 rounds unless said otherwise
 #
@@ -20,5 +21,6 @@ mnist=$("$BUILD/yoke" data fetch mnist) || exit
 # shellcheck source-path=SCRIPTDIR
 . bench/machine.sh
 describe_machine
-exec /usr/bin/python3 bench/peers/compare.py --yoke "$BUILD/yoke" --bench "$BUILD/bench/softmax" --mnist "$mnist" \
-    --openblas "$1" --rounds "$rounds"
+/usr/bin/python3 bench/peers/compare.py --yoke "$BUILD/yoke" --bench "$BUILD/bench/softmax" --mnist "$mnist" \
+    --openblas "$1" --rounds "$rounds" || exit
+exec /usr/bin/python3 -B bench/peers/workers.py --yoke "$BUILD/yoke" --mnist "$mnist" --openblas "$1" --rounds "$rounds"

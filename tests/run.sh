@@ -1,10 +1,10 @@
 #!/bin/bash
 # run.sh - runs the tests and counts them.
 #
-#   tests/run.sh unit|cli|fuzz|long...      T=pattern runs only tests whose name matches it (an extended regex)
+#   tests/run.sh unit|cli|mpi|cluster|fuzz|long...      T=pattern runs only tests whose name matches it (an extended regex)
 #
 # unit: every *_test in $BUILD, in $BUILD/san-1 (AddressSanitizer, UBSan) and in $BUILD/san-thread. fuzz: every target for
-# 10 s of libFuzzer, and its corpus once through the gcc build. Both in parallel. cli and long: the scripts in those folders, one
+# 10 s of libFuzzer, and its corpus once through the gcc build. Both in parallel. cli, mpi, cluster and long: the scripts in those folders, one
 # after the other, since some of them measure. A test is stopped after LIMIT seconds. Each test is one line with its time, a
 # failing one also shows its output; what counts are the cases inside it. The last line is 'N passed, N failed, N skipped'.
 set -u
@@ -152,7 +152,7 @@ for set in "$@"; do
     case $set in
     unit) add_unit ;;
     fuzz) add_fuzz ;;
-    cli | long) add_scripts "$set" ;;
+    cli | mpi | cluster | long) add_scripts "$set" ;;
     *) echo "run.sh: no such set of tests: '$set'" >&2; exit 2 ;;
     esac
 done

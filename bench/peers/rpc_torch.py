@@ -2,15 +2,15 @@
 
     rpc_torch.py MNIST_FOLDER RANK WORLD STORE SECONDS STYLE      rank 0 prints one JSON object on stdout
 
-Rank 0 is the server, the others are trainers. None of these waits for another: it computes the gradient of a minibatch of 60, and one call
-takes it to the server, has it applied at once and brings the new parameters back. From zero weights, rate 0.01, float pixels that are in
-memory beforehand, every trainer on its part of the examples. Two styles:
+Rank 0 is the server, the others are trainers. None of these waits for another: it computes the gradient of a minibatch of 60,
+and one call takes it to the server, has it applied at once and brings the new parameters back. From zero weights, rate 0.01,
+float pixels that are in memory beforehand, every trainer on its part of the examples. Two styles:
   idiomatic   nn.Linear, CrossEntropyLoss and autograd; the server is a Python function round optim.SGD, under a lock
-  by hand     the gradient written out into a buffer made once, without autograd; parameters are one flat tensor; the server is TorchScript
-              on a single thread, so that neither a lock nor Python's is needed
-RPC is TensorPipe, which takes shared memory between processes of one machine. STORE is a file that does not exist yet; the ranks meet
-there. Counted are the calls that return within SECONDS after a warm-up of a quarter of that. workers.py starts all ranks and ends them
-when their time is up; should it be gone, an alarm does.
+  by hand     the gradient written out into a buffer made once, without autograd; parameters are one flat tensor; the server is
+              TorchScript on a single thread, so that it needs neither a lock of its own nor Python's
+RPC is TensorPipe, which takes shared memory between processes of one machine. STORE is a file that does not exist yet; the
+ranks meet there. Counted are the calls that return within SECONDS after a warm-up of a quarter of that. workers.py starts all
+ranks and ends them when their time is up; should it be gone, an alarm does.
 """
 import json
 import signal

@@ -2,11 +2,13 @@
 
     workers.py --yoke PATH --mnist FOLDER --openblas FOLDER [--rounds N]
 
-Yoke's sync and allreduce, in threads and over MPI, stand against DistributedDataParallel (ddp_torch.py); its async, in threads and over
-MPI, against a parameter server on PyTorch's RPC (rpc_torch.py) in two styles. All train softmax regression on MNIST with a batch of 60 and one
-thread per worker, everything on this machine. A round runs every contestant once, in new processes; figures are medians of the rounds and
-count updates per second of training, without start-up. PyTorch runs under the setting in which one process alone is fastest.
-In the first round PyTorch's test loss must be yoke's after as many updates. Exit status 0 unless something is broken: slow is not.
+Yoke's sync and allreduce, in threads and over MPI, stand against DistributedDataParallel (ddp_torch.py); its async, in threads
+and over MPI, against a parameter server on PyTorch's RPC (rpc_torch.py) in two styles. All train softmax regression on MNIST
+with a batch of 60 and one thread per worker, everything on this machine. A round runs every contestant once, in new processes:
+an idle TensorPipe polls, and would take a core from the others. Figures are medians of the rounds and count updates per second
+of training, without start-up. PyTorch runs under the setting in which one process alone is fastest.
+In the first round PyTorch's test loss must be yoke's after as many updates. Exit status 0 unless something is broken; slow is
+not broken.
 """
 import argparse
 import json

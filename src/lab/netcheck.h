@@ -6,7 +6,8 @@
  *     comm->ops->close(comm, rc != YK_LOST);
  *     yk_netcheck_close(n);                                  after the comm: the engine may read our buffers until then
  *
- *     netcheck.c          the measuring: one order at a time, given by rank 0
+ *     netcheck.c          rank 0 leads: one order at a time, until all is measured
+ *     netcheck_rank.c     what a rank does with an order, and with what the others send it
  *     netcheck_plan.c     which pairs, in which order, which of them at the same time
  *     netcheck_report.c   what it means: the slowest link, a table, JSON
  *

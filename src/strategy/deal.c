@@ -48,6 +48,8 @@ uint64_t yk_deal_take(struct yk_deal *d)
         return YK_NO_PART;
     if (d->backs > 0) {
         id = d->back[0];
+        if (d->one_epoch && id / d->rows > oldest_epoch(d))
+            return YK_NO_PART;
         memmove(d->back, d->back + 1, --d->backs * sizeof *d->back);
     } else {
         id = d->next;

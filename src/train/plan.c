@@ -52,7 +52,8 @@ yk_code yk_plan_check(const struct yk_opts *opts, struct yk_error *e)
 {
     const struct yk_options *o = opts->values;
     enum yk_mode mode = mode_of(o);
-    bool counted = o->workers > 0; /* otherwise a launcher knows */
+    bool counted = o->workers > 0;                         /* otherwise a launcher knows */
+    int64_t backup = mode == YK_MODE_sync ? o->backup : 0; /* a resumed run may have had some */
     if (o->mode == NULL && !counted)
         return YK_OK;
     yk_code rc = check_modes(opts, mode, e);
@@ -63,15 +64,14 @@ yk_code yk_plan_check(const struct yk_opts *opts, struct yk_error *e)
         yk_hint(e, "sync, async, ssp and allreduce take several");
         return YK_USAGE;
     }
-    if (counted && o->backup >= o->workers) {
-        yk_fail(e, YK_USAGE, "--backup %lld leaves none of %lld workers to wait for", (long long)o->backup,
-                (long long)o->workers);
+    if (counted && backup >= o->workers) {
+        yk_fail(e, YK_USAGE, "--backup %lld leaves none of %lld workers to wait for", (long long)backup, (long long)o->workers);
         yk_hint(e, "a step takes workers - backups pushes");
         return YK_USAGE;
     }
-    if (o->backup > 0 && yk_opts_typed(opts, "shards"))
+    if (backup > 0 && yk_opts_typed(opts, "shards"))
         return yk_fail(e, YK_USAGE, "--shards fixes every sum, --backup leaves it open which come: they exclude each other");
-    if (counted && o->shards > 0 && o->workers > o->shards && mode != YK_MODE_async && mode != YK_MODE_ssp && o->backup == 0) {
+    if (counted && o->shards > 0 && o->workers > o->shards && mode != YK_MODE_async && mode != YK_MODE_ssp && backup == 0) {
         yk_fail(e, YK_USAGE, "%lld workers are more than --shards %lld", (long long)o->workers, (long long)o->shards);
         yk_hint(e, "each worker needs a shard of the global batch");
         return YK_USAGE;
@@ -168,6 +168,10 @@ yk_code yk_plan(struct yk_session *s, struct yk_error *e)
     if (rc != YK_OK)
         return rc;
     enum yk_mode mode = mode_of(&s->o);
+    if (mode != YK_MODE_sync && s->o.backup > 0) /* those of the run that is resumed */
+        rc = set_number(s, "backup", 0, e);
+    if (rc != YK_OK)
+        return rc;
     *r = (struct yk_rule){.mode = mode, .workers = (unsigned)s->o.workers, .staleness = -1, .need = 1, .shards = 1, .owners = 1};
     bool each = mode == YK_MODE_async || mode == YK_MODE_ssp;
     if (mode == YK_MODE_allreduce)

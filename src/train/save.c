@@ -60,6 +60,8 @@ void yk_snapshot_take(struct yk_snapshot *n, struct yk_session *s)
 {
     n->at = s->now;
     n->at.seconds = yk_session_seconds(s);
+    if (n->pool != NULL) /* parts may have been dealt since the last step */
+        n->at.position = s->crew.clock.deal.next;
     copy_state(n->params.flat, n->slot, s->params.flat, s->slot, s->params.count);
     if (n->pool != NULL)
         copy_pool(n, &s->crew.clock.deal);

@@ -44,6 +44,9 @@ static yk_code load_run(struct yk_session *s, struct yk_error *e)
     if (rc != YK_OK)
         return rc;
     s->resumed = true;
+    for (const char *const *gone = (const char *const[]){"hosts", "hostfile", "ps-hosts", NULL}; !s->job.joined && *gone != NULL;
+         gone++)
+        json_object_del(config, *gone); /* it goes on in threads, now and when it is resumed again */
     const char *model = json_string_value(json_object_get(config, "model"));
     if (model == NULL || strlen(model) >= sizeof s->model_name)
         rc = yk_fail(e, YK_DATA, "'%s/config.json' names no model", s->run.dir);
@@ -343,6 +346,8 @@ static yk_code open_session(struct yk_session *s, const char *model, struct yk_e
         yk_log_line(s->log, YK_INFO, "the loss of a rank will end this job: it was started without --mca orte_enable_recovery 1");
     if (first)
         rc = open_run(s, &found, e);
+    if (rc == YK_OK && found)
+        s->crew.rule.last_step = yk_session_end(s, NULL); /* from where the checkpoint is */
     rc = yk_meet(s, rc, e);
     if (rc == YK_OK)
         rc = yk_crew_open(s, e);

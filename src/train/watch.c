@@ -69,14 +69,36 @@ uint32_t yk_session_batch(const struct yk_session *s)
     return s->crew.rule.batch * s->crew.rule.need;
 }
 
+static uint64_t upward(uint64_t n, uint64_t by)
+{
+    return n / by + (n % by != 0);
+}
+
+/* Steps from here to the end of the last epoch. Earlier starts of the run may have made steps of another size. With backups a step takes
+ * several parts, all of one epoch, and the last of an epoch what is left; parts that an earlier start left over come first. */
+static uint64_t steps_left(const struct yk_session *s)
+{
+    const struct yk_rule *r = &s->crew.rule;
+    uint64_t rows = s->train.rows, epoch = s->now.position / rows, older = 0, here = 0, left = 0, all;
+    for (unsigned i = 0; i < s->restored; i++)
+        older += s->restored_pool[i] / rows < epoch;
+    here = s->restored - older;
+    if (epoch < (uint64_t)s->o.epochs) {
+        here += upward(rows - s->now.position % rows, r->batch);
+        left = (uint64_t)s->o.epochs - epoch - 1;
+    }
+    uint64_t begun = upward(older, r->need) + upward(here, r->need);
+    if (__builtin_mul_overflow(left, upward(upward(rows, r->batch), r->need), &all) || __builtin_add_overflow(all, begun, &all))
+        return UINT64_MAX - 1;
+    return all;
+}
+
 uint64_t yk_session_end(const struct yk_session *s, enum yk_stop *why)
 {
-    const struct yk_rule *r = &s->crew.rule; /* with backups a step takes several parts, and the last of an epoch what is left */
-    uint64_t parts = (s->train.rows + (uint64_t)r->batch - 1) / r->batch, per_epoch = (parts + r->need - 1) / r->need;
     uint64_t end = UINT64_MAX;
     enum yk_stop reason = YK_RUNNING;
     if (s->o.epochs > 0) {
-        if (__builtin_mul_overflow((uint64_t)s->o.epochs, per_epoch, &end))
+        if (__builtin_add_overflow(s->now.step, steps_left(s), &end))
             end = UINT64_MAX - 1;
         reason = YK_STOP_EPOCHS;
     }

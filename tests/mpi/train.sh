@@ -44,14 +44,14 @@ for mode in "sync --ps 1" "sync --ps 2" allreduce; do
         # shellcheck disable=SC2086
         same_bits yoke train softmax "${same[@]}" --hosts localhost:$workers --mode $mode
     done
-    expect_nothing_left
+    expect_nothing_left 2
 done
 
 case_ "processes of mpirun: likewise, and --workers need not be said"
 same_bits direct 4 softmax "${same[@]}" --mode sync
 same_bits direct 4 softmax "${same[@]}" --mode sync --ps 2 --workers 2
 same_bits direct 3 softmax "${same[@]}" --mode allreduce
-expect_nothing_left
+expect_nothing_left 2
 
 case_ "one process more or less is another number of shards, unless it is said: other bits"
 expect_exit 0 yoke train softmax --global-batch 700 --threads 1 --epochs 1 --quiet --workers 3 --run three
@@ -59,7 +59,7 @@ expect_exit 0 yoke train softmax --global-batch 700 --threads 1 --epochs 1 --qui
 expect_same "$(of shards three) $(of shards four)" "3 4"
 [ "$(params_of three)" != "$(params_of four)" ] || fail "sums in another order, and the same bits: the comparisons above compare nothing"
 
-adam=(--optimizer adam --schedule warmup:40,cosine:150)
+adam=(--optimizer adam --schedule "warmup:40,cosine:150")
 case_ "adam with a schedule: likewise"
 expect_exit 0 yoke train softmax "${same[@]}" "${adam[@]}" --run adam
 plain=$bits
@@ -68,15 +68,12 @@ bits=$(params_of adam)
 same_bits yoke train softmax "${same[@]}" "${adam[@]}" --hosts localhost:3 --mode sync --ps 2
 same_bits yoke train softmax "${same[@]}" "${adam[@]}" --hosts localhost:2 --mode allreduce
 
-# kill_all: every process of the job in $pid at once, as when a machine loses its power
+# What a job leaves in /dev/shm when nobody of it lives on, the next one removes.
 kill_all()
 {
-    local all
-    all=$(processes)
-    # shellcheck disable=SC2086 # words
-    kill -9 $all 2>/dev/null
+    kill_processes
     await_end 5
-    expect_nothing_left 5
+    await 5 no_processes || fail "processes are left"
 }
 
 # after_kill NAME START -- RESUME...: killed after a checkpoint, and resumed, it ends with the bits of the run that nobody touched
@@ -105,9 +102,14 @@ case_ "all processes killed, resumed by more of them"
 after_kill more --hosts localhost:2 --mode sync --ps 2 -- --hosts localhost:4 --ps 1
 case_ "processes killed, resumed by threads"
 after_kill inside --hosts localhost:3 --mode allreduce -- --workers 2
-case_ "threads killed, resumed by processes"
+case_ "threads killed, resumed by processes, which also remove what the killed ones left"
 after_kill outside --workers 3 --mode sync -- --hosts localhost:2
-expect_nothing_left
+expect_nothing_left 2
+
+case_ "a run that was moved into threads stays there, until it is moved again"
+expect_exit 0 yoke train --resume outside --workers 3 --steps 1000000 --max-seconds 0.1 --json
+expect_exit 0 yoke train --resume outside --max-seconds 0.1 --json
+expect_same "$(json workers) $(grep -c '"pid"' outside/ranks.json) $(grep '"pid"' outside/ranks.json | sort -u | wc -l)" "3 4 1"
 
 # --- modes that promise no bits ---
 
@@ -156,7 +158,7 @@ for how in "--workers 2" "--hosts localhost:2 --ps 2"; do
 done
 expect_same "$(of stop_reason aim-hostslocalhost2ps2)" target_loss
 expect_same "$(of global_steps aim-hostslocalhost2ps2) $(params_of aim-hostslocalhost2ps2)" "$(of global_steps aim-workers2) $(params_of aim-workers2)"
-expect test "$(of test_loss aim-workers2 | cut -c1-4)" = 0.59
+expect awk -v loss="$(of test_loss aim-workers2)" 'BEGIN { exit !(loss > 0.5 && loss <= 0.6) }'
 
 # --- what it says and writes ---
 
@@ -170,11 +172,11 @@ expect_same "$(tr -d ' \n' <said/ranks.json | grep -oE '"role":"[a-z]*"' | tr -d
 case_ "the report names every worker and its share of the updates"
 expect_exit 0 yoke train --resume said
 expect_out '^done: 300 steps'
-expect_same "$(grep -cE '^ +[0-2] [^ ]+ +[0-9,]+ +[0-9.]+ %' "$OUT")" 3
-expect_nothing_left
+expect_same "$(grep -cE '^ +[0-2] +[^ ]+ +[0-9,]+ +[0-9.]+ ?%' "$OUT")" 3
+expect_nothing_left 2
 
 case_ "every rank has events of its own; what workers write is what the ledger says"
-expect_same "$(ls said/events | tr '\n' ' ')" "ps-0 worker-0 worker-1 worker-2 "
+expect_same "$(find said/events -mindepth 1 -maxdepth 1 -printf '%f\n' | sort | tr '\n' ' ')" "ps-0 worker-0 worker-1 worker-2 "
 expect_exit 0 events_reader said/events/ps-0/events.out.tfevents.*
 expect_out '^scalar 300 test/loss '
 for worker in 0 1 2; do

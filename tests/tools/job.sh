@@ -37,11 +37,10 @@ direct() # N ARGS...: yoke train as N ranks of an mpirun of our own
 
 # --- processes ---
 
-begin_job() # COMMAND...: in the background, its process in $pid
+begin_job() # COMMAND...: in the background, its process in $pid; a shell that is no terminal's would have it ignore Ctrl-C
 {
-    "$@" >"$OUT" 2>"$ERR" </dev/null &
+    env --default-signal=INT,QUIT "$@" >"$OUT" 2>"$ERR" </dev/null &
     pid=$!
-    begun=${EPOCHREALTIME/./}
 }
 
 since() # MICROSECONDS: milliseconds that have passed since
@@ -73,7 +72,7 @@ await_end() # SECONDS
     status=0
     if ! await "$1" is_gone "$pid"; then
         fail "it is still there after $1 s"
-        processes | xargs -r kill -9 2>/dev/null
+        kill_processes
     fi
     { wait "$pid" || status=$?; } 2>/dev/null
 }
@@ -86,15 +85,23 @@ ended_with() # CODE [SECONDS]
 
 processes() # of all jobs of this script
 {
-    grep -lsz "^MARK=$tmp\$" /proc/[0-9]*/environ | tr -dc '0-9\n'
+    env -u MARK grep -lsz "^MARK=$tmp\$" /proc/[0-9]*/environ | env -u MARK tr -dc '0-9\n'
 }
 
 no_processes()
 {
     local one
     for one in $(processes); do
-        is_gone "$one" || [ "$(cat "/proc/$one/comm" 2>/dev/null)" = grep ] || return 1
+        is_gone "$one" || return 1
     done
+}
+
+kill_processes() # all of them at once, as when a machine loses its power
+{
+    local all
+    all=$(processes)
+    # shellcheck disable=SC2086 # words
+    [ -z "$all" ] || kill -9 $all 2>/dev/null
 }
 
 children() # PID NAME: its children of that name
@@ -125,8 +132,8 @@ no_litter()
 expect_nothing_left() # [SECONDS]
 {
     if ! await "${1:-2}" no_processes; then
-        fail "processes are left: $(processes | xargs -r ps -o pid=,ppid=,stat=,args= -p | tr '\n' ';')"
-        processes | xargs -r kill -9 2>/dev/null
+        fail "processes are left: $(ps -o pid=,ppid=,stat=,args= -p "$(processes | tr '\n' ,)0" | tr '\n' ';')"
+        kill_processes
     fi
     await 2 no_litter || fail "files are left: $(litter | head -n 5 | tr '\n' ' ')"
 }
