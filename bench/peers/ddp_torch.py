@@ -4,9 +4,9 @@
 
 As a tutorial shows it: nn.Linear, CrossEntropyLoss, DDP, backward, optim.SGD at rate 0.01, from zero weights. Every rank
 trains on its part of the examples, in shuffled minibatches of 60, on float pixels that are in memory beforehand; gradients are
-averaged over the ranks in every step, so a step of all of them is one update. STORE is a file that does not exist yet; the ranks meet there.
-Timed are at least SECONDS after a warm-up of a quarter of that. workers.py starts all ranks and ends them when their time is
-up; should it be gone, an alarm does.
+averaged over the ranks in every step, so a step of all of them is one update. STORE is a file that does not exist yet; the
+ranks meet there. Timed are at least SECONDS after a warm-up of a quarter of that. workers.py starts all ranks and ends them
+when their time is up; should it be gone, an alarm does.
 """
 import json
 import signal

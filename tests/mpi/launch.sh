@@ -29,7 +29,7 @@ refused()
 {
     local code=$1 regex=$2 start=${EPOCHREALTIME/./} took
     shift 2
-    begin_job bounded 20 "$@"
+    begin_job "$@"
     await 20 has_spoken
     took=$(since "$start")
     ended_with "$code" 20

@@ -1,0 +1,291 @@
+#!/bin/bash
+# faults.sh - workers, owners, mpirun and the yoke parent are killed, and workers are put to sleep, in the middle of a run: it goes on, or ends
+# soon and says how to go on; nothing is counted twice, sync keeps its bits, and nothing is left behind.
+if [ "$(id -u)" = 0 ] && [ -z "${OWN_SHM:-}" ] && unshare -m true 2>/dev/null; then
+    OWN_SHM=yes exec unshare -m --propagation private bash "$0"
+fi
+. "$(dirname "$0")/../lib.sh"
+# shellcheck source=../tools/helpers.sh
+. "$top/tests/tools/helpers.sh"
+# shellcheck source=../tools/job.sh
+. "$top/tests/tools/job.sh"
+need_mnist
+endless=100000000
+
+# 8,000 steps of 60 examples: long enough to be killed in the middle, short enough to wait for the end.
+epochs=8
+short=(--threads 1 --epochs "$epochs" --checkpoint-every 300 --eval-every 2000)
+exact=(--global-batch 60 --shards 12)
+expect_exit 0 yoke train softmax "${short[@]}" "${exact[@]}" --quiet --run whole
+bits=$(params_of whole)
+
+# Everything was counted once.
+expect_counted() # RUN
+{
+    expect_same "$(of examples "$1") $(of stop_reason "$1")" "$((epochs * 60000)) epochs"
+}
+
+# It ended as if nothing had happened.
+expect_bits() # RUN
+{
+    expect_counted "$1"
+    expect_same "$(params_of "$1")" "$bits"
+}
+
+# --- a worker dies, the others go on ---
+
+survives() # RUN ARGS...: the loss of its worker 1
+{
+    local run=$1
+    shift
+    train_job "$run" "${short[@]}" --hosts localhost:3 "$@"
+    kill_rank 9 "$run" worker 1
+    ended_with 0
+    expect_counted "$run"
+    expect_event "$run" "worker 1 is lost: process [0-9]+ has ended; going on with 2"
+    expect_same "$(of lost_workers "$run")" 1
+    expect_err "^yoke: warning: step [0-9]+: worker 1 is lost"
+    expect_same "$(each examples "$run" | total)" $((epochs * 60000))
+    expect_nothing_left 2
+}
+
+for ps in 1 2; do
+    case_ "sync, $ps owner(s): the others do its part, and the bits stay"
+    survives sync-$ps --mode sync --ps $ps "${exact[@]}"
+    expect_bits sync-$ps
+done
+case_ "async: the others go on"
+survives async --mode async --batch 60 --ps 2
+case_ "ssp: the others go on, and do not wait for it"
+survives ssp --mode ssp --batch 60 --staleness 1
+case_ "backup: the others go on, though none is left over"
+survives backup --mode sync --batch 30 --backup 1
+
+case_ "one worker after the other, until the last is alone"
+train_job alone "${short[@]}" --hosts localhost:3 --mode sync "${exact[@]}"
+kill_rank 9 alone worker 0
+kill_rank 9 alone worker 2
+ended_with 0
+expect_bits alone
+expect_same "$(of lost_workers alone)" 2
+expect_event alone "worker 0 is lost"
+expect_event alone "worker 2 is lost"
+
+case_ "... and without any the job is lost"
+train_job nobody "${short[@]}" --hosts localhost:2 --mode async --batch 60 --epochs 1000
+kill_rank 9 nobody worker 0
+kill_rank 9 nobody worker 1
+ended_with 4 10
+expect_err "all workers are lost"
+expect_err "^hint: .*yoke train --resume nobody"
+expect_nothing_left 2
+
+case_ "under an mpirun of the user's, if it has been told to bear a loss"
+begin_job mpirun --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 --mca orte_enable_recovery 1 -n 4 \
+    yoke train softmax --run direct "${short[@]}" "${exact[@]}" --mode sync
+await "$patience" has_checkpoint direct || fail "no checkpoint"
+kill_rank 9 direct worker 1
+await_end "$patience"
+expect_bits direct
+expect_event direct "worker 1 is lost"
+expect_nothing_left 5
+
+# --- or another one takes its place ---
+
+seconds_of() # RUN REGEX: when an event happened
+{
+    tr -d '\n' <"$1/summary.json" | grep -oE '"seconds": [0-9.e+-]+, *"step": [0-9]+, *"what": "[^"]*"' | grep -E -- "$2" |
+        sed -nE '1s/"seconds": ([0-9.e+-]+),.*/\1/p'
+}
+
+replaces() # RUN ARGS...: its worker 0 by a new process
+{
+    local run=$1 old steps
+    shift
+    train_job "$run" "${short[@]}" --hosts localhost:3 --on-worker-loss replace "$@"
+    old=$(rank_pid "$run" worker 0)
+    kill_rank 9 "$run" worker 0
+    ended_with 0
+    expect_event "$run" "worker 0 is lost: process $old has ended"
+    expect_event "$run" "worker 0 is replaced by process [0-9]+"
+    expect awk -v from="$(seconds_of "$run" "worker 0 is lost")" -v to="$(seconds_of "$run" "is replaced")" \
+        'BEGIN { exit !(to >= from && to - from < 2) }'
+    [ "$(rank_pid "$run" worker 0)" != "$old" ] || fail "ranks.json still names the old process"
+    steps=$(events_in "$run" | wc -l)
+    expect_same "$steps $(of lost_workers "$run")" "2 1"
+    expect_counted "$run"
+    expect_nothing_left 2
+}
+
+case_ "replace: a new worker within two seconds, in sync with the same bits"
+replaces new-sync --mode sync --ps 2 "${exact[@]}"
+expect_bits new-sync
+expect_same "$(grep -c '"alive": true' new-sync/summary.json)" 3
+
+case_ "replace, async: the new one works"
+replaces new-async --mode async --batch 60 --ps 2
+expect test "$(each steps new-async | head -n 1)" -gt 0
+
+# --- or the job ends ---
+
+case_ "fail: status 4, and the command that goes on"
+train_job failing "${short[@]}" --hosts localhost:3 --mode sync "${exact[@]}" --on-worker-loss fail
+kill_rank 9 failing worker 2
+ended_with 4 10
+expect_err "^yoke: worker 2 is lost"
+expect_err "^hint: .*yoke train --resume failing"
+expect_no_out
+expect test ! -e failing/summary.json
+expect_nothing_left 2
+expect_exit 0 yoke train --resume failing --quiet
+expect_bits failing
+
+case_ "restart: from the checkpoint, by itself"
+train_job again "${short[@]}" --hosts localhost:3 --mode sync "${exact[@]}" --on-worker-loss restart
+kill_rank 9 again worker 0
+ended_with 0
+expect_bits again
+expect_same "$(of restarts again)" 1
+expect_err "restart 1 of 3"
+expect_nothing_left 2
+
+for who in "ps 0" "ps 1"; do
+    case_ "owner ${who#* } dies: the job ends within 10 s, and can be resumed"
+    run=owner-${who#* }
+    train_job "$run" "${short[@]}" --hosts localhost:2 --mode sync --ps 2 "${exact[@]}"
+    # shellcheck disable=SC2086 # words
+    kill_rank 9 "$run" $who
+    ended_with 4 10
+    expect_err "owner ${who#* } is lost"
+    expect_err "^hint: .*yoke train --resume $run"
+    expect_nothing_left 2
+    expect_exit 0 yoke train --resume "$run" --quiet
+    expect_bits "$run"
+done
+
+case_ "all-reduce: every worker is an owner; --restarts does it"
+train_job ring "${short[@]}" --hosts localhost:3 --mode allreduce "${exact[@]}" --restarts 2
+kill_rank 9 ring worker 1
+ended_with 0
+expect_bits ring
+expect_same "$(of restarts ring)" 1
+expect_nothing_left 2
+
+has_other_owner() # PID: another process than that is owner 0 of `stuck`
+{
+    local now
+    now=$(rank_pid stuck ps 0 2>/dev/null)
+    [ -n "$now" ] && [ "$now" != "$1" ]
+}
+
+case_ "a fault that repeats before there is a new checkpoint ends it, though restarts are left"
+train_job stuck --threads 1 --steps $endless --checkpoint-every 3000 --eval-every 100000 --batch 20 --hosts localhost:2 --mode sync --restarts 9
+for _ in 1 2 3; do
+    owner=$(rank_pid stuck ps 0)
+    kill -9 "$owner"
+    await 10 has_other_owner "$owner" || is_gone "$pid" || fail "no new owner"
+done
+ended_with 4 10
+expect_err "giving up: .*second time in a row without a checkpoint"
+expect_same "$(grep -c 'warning: restart ' "$ERR")" 2
+expect_err "^hint: .*yoke train --resume stuck"
+expect_nothing_left 2
+
+# --- a worker sleeps ---
+
+log_says() # RUN REGEX
+{
+    grep -qE -- "$2" "$1/log.txt"
+}
+
+checked_steps() # RUN: the step of its last check
+{
+    sed -nE 's/^\{"step":([0-9]+),.*/\1/p' "$1/metrics.jsonl" | tail -n 1
+}
+
+case_ "stopped for longer than the heartbeat it is lost; when it wakes it leaves, and does no harm"
+train_job asleep "${short[@]}" --hosts localhost:3 --mode sync --ps 2 "${exact[@]}" --heartbeat 1
+sleeper=$(rank_pid asleep worker 1)
+kill -STOP "$sleeper"
+await 10 log_says asleep "worker 1 is lost: nothing heard" || fail "its silence is not noticed"
+kill -CONT "$sleeper"
+await 5 is_gone "$sleeper" || fail "it has woken and does not leave"
+ended_with 0
+expect_bits asleep
+expect_event asleep "worker 1 is lost: nothing heard for 1\.[0-9] s"
+expect_nothing_left 2
+
+case_ "likewise in async, where it comes back with a push in its hands"
+train_job dream "${short[@]}" --hosts localhost:3 --mode async --batch 60 --epochs 16 --heartbeat 0.5
+sleeper=$(rank_pid dream worker 0)
+kill -STOP "$sleeper"
+await 10 log_says dream "worker 0 is lost: nothing heard" || fail "its silence is not noticed"
+kill -CONT "$sleeper"
+await 5 is_gone "$sleeper" || fail "it has woken and does not leave"
+ended_with 0
+expect_same "$(of examples dream) $(each examples dream | total)" "960000 960000"
+
+case_ "if it never wakes, the job ends without it, and takes it along"
+train_job coma "${short[@]}" --hosts localhost:3 --mode sync "${exact[@]}" --heartbeat 0.5
+kill_rank STOP coma worker 2
+ended_with 0
+expect_bits coma
+expect_nothing_left 2
+
+case_ "stopped for less than the heartbeat it only pauses"
+train_job pause "${short[@]}" --hosts localhost:3 --mode sync "${exact[@]}" --heartbeat 20
+kill_rank STOP pause worker 1
+sleep 1
+kill_rank CONT pause worker 1
+ended_with 0
+expect_bits pause
+expect_same "$(of lost_workers pause) $(events_in pause)" "0 "
+expect_nothing_left 2
+
+steps_in_a_second() # RUN: how many checks it got further
+{
+    local from
+    from=$(checked_steps "$1")
+    sleep 1
+    echo $(($(checked_steps "$1") - from))
+}
+
+case_ "with a backup the others need not wait for one that sleeps"
+train_job spare --threads 1 --epochs 30 --checkpoint-every 300 --eval-every 100 --hosts localhost:3 --mode sync --batch 30 --backup 1 --heartbeat 20
+kill_rank STOP spare worker 1
+expect test "$(steps_in_a_second spare)" -ge 200
+kill_rank CONT spare worker 1
+kill -TERM "$pid"
+ended_with 143
+expect_same "$(of lost_workers spare)" 0
+
+case_ "with ssp they do, as soon as they are so far ahead"
+train_job bound --threads 1 --epochs 30 --checkpoint-every 300 --eval-every 100 --hosts localhost:3 --mode ssp --staleness 2 --batch 60 --heartbeat 20
+kill_rank STOP bound worker 1
+sleep 0.3
+expect_same "$(steps_in_a_second bound)" 0
+kill_rank CONT bound worker 1
+kill -TERM "$pid"
+ended_with 143
+expect_nothing_left 2
+
+# --- mpirun, and the parent ---
+
+case_ "mpirun is killed: all ranks end, and the run can be resumed"
+train_job headless "${short[@]}" --hosts localhost:3 --mode sync "${exact[@]}"
+kill -9 "$(children "$pid" mpirun)"
+ended_with 4 5
+expect_err "mpirun was ended by signal 9"
+expect_err "^hint: .*yoke train --resume headless"
+expect_nothing_left 2
+expect_exit 0 yoke train --resume headless --quiet
+expect_bits headless
+
+case_ "the parent is killed: mpirun and all ranks end, and the run can be resumed"
+train_job orphan "${short[@]}" --hosts localhost:3 --mode sync "${exact[@]}"
+kill -9 "$pid"
+ended_with 137 2
+expect_nothing_left 2
+expect_exit 0 yoke train --resume orphan --quiet
+expect_bits orphan
+expect_nothing_left 2
