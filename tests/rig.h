@@ -172,8 +172,7 @@ static inline void rig_open(struct rig *r, const struct yk_rule *rule, const str
         r->comm->ops->attach(r->comm, (int)k, &yk_server_handler, &r->server[k]);
     }
     for (unsigned w = 0; w < rule->workers; w++) {
-        assert_int_equal(yk_worker_init(&r->worker[w], r->comm, &r->rule, w, &r->params, rule->pooled && !rule->fresh, &e),
-                         YK_OK);
+        assert_int_equal(yk_worker_init(&r->worker[w], r->comm, &r->rule, w, &r->params, rule->pooled, &e), YK_OK);
         r->comm->ops->attach(r->comm, yk_worker_endpoint(r->comm, (int)w), &yk_worker_handler, &r->worker[w]);
     }
 }

@@ -9,7 +9,7 @@
 # failing one also shows its output; what counts are the cases inside it. The last line is 'N passed, N failed, N skipped'.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-BUILD=${BUILD:-build} T=${T:-} LIMIT=${LIMIT:-120}
+BUILD=${BUILD:-build} T=${T:-} LIMIT=${LIMIT:-300}
 export BUILD T LIMIT
 
 # sum REGEX: the numbers that REGEX captures in the log, added up

@@ -407,6 +407,8 @@ static yk_code told_lost(const struct job *j, struct yk_error *e)
         return YK_LOST;
     if (j->resumable && j->folder[0] != '\0')
         yk_hint(e, "'yoke train --resume %s' goes on from step %lld", j->folder, (long long)j->best);
+    else if (j->l->resume_argv != NULL && j->folder[0] != '\0') /* a checkpoint may be there that nobody lived to tell of */
+        yk_hint(e, "'yoke train --resume %s' goes on from its newest checkpoint, or begins again", j->folder);
     else if (!j->started && !yk_hosts_local(j->l->hosts))
         yk_hint(e, "can this machine 'ssh' to every host without a password, and is yoke there under the same path?");
     return YK_LOST;

@@ -15,16 +15,20 @@
 #include "launch/testbed_net.h"
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "data/command.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -188,6 +192,43 @@ static yk_code plug_in(const struct yk_testbed_options *o, struct yk_error *e)
     return rc;
 }
 
+/* A link takes its first packet when the kernel's watch over carriers has seen both ends, which happens soon, but not at once; a
+ * connection that is tried before would wait for a second. IFF_RUNNING tells. */
+static yk_code await_device(const char *network, const char *device, struct yk_error *e)
+{
+    struct ifreq request = {0};
+    snprintf(request.ifr_name, sizeof request.ifr_name, "%s", device);
+    yk_code rc = enter_network(network, e);
+    if (rc != YK_OK)
+        return rc;
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return yk_fail_errno(e, YK_FAILED, "cannot make a socket in '%s'", network);
+    double end = yk_now() + PATIENCE;
+    bool running = false, known = true;
+    while (known && !running && yk_now() < end) {
+        known = ioctl(fd, SIOCGIFFLAGS, &request) == 0;
+        running = known && (request.ifr_flags & IFF_RUNNING) != 0;
+        if (!running)
+            usleep(500);
+    }
+    close(fd);
+    return running ? YK_OK : yk_fail(e, YK_FAILED, "the link '%s' of '%s' does not come up", device, network);
+}
+
+static yk_code await_links(const struct yk_testbed_options *o, struct yk_error *e)
+{
+    yk_code rc = YK_OK;
+    for (unsigned i = 0; rc == YK_OK && i < o->hosts; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "n%u", i);
+        rc = await_device("switch", name, e);
+        if (rc == YK_OK)
+            rc = await_device(name, "eth0", e);
+    }
+    return rc;
+}
+
 /* What no one outside may see, and what must not be seen from outside. */
 static yk_code make_mounts(const char *cgroups, struct yk_error *e)
 {
@@ -237,6 +278,8 @@ yk_code yk_testbed_build(const struct yk_testbed_options *o, const char *cgroups
         rc = make_host(o, i, e);
     if (rc == YK_OK)
         rc = plug_in(o, e);
+    if (rc == YK_OK)
+        rc = await_links(o, e);
     if (rc == YK_OK)
         rc = enter_network("n0", e);
     if (rc == YK_OK && sethostname("n0", 2) != 0)

@@ -32,10 +32,10 @@ void yk_server_tell(struct yk_server *s, struct yk_note *n, const void *data, si
         yk_server_send(s, k, n, data, bytes);
 }
 
-/* The parameters of the range to worker w. In threads all read the same ones, unless they change under them (async). */
+/* The parameters of the range to worker w. In threads all read the same ones, unless they change under them (async, backups). */
 static void reply(struct yk_server *s, unsigned w, struct yk_note *n)
 {
-    bool carries = !s->comm->shared || (s->rule->pooled && !s->rule->fresh);
+    bool carries = !s->comm->shared || s->rule->pooled;
     n->kind = YK_REPLY;
     n->lo = s->owner.lo;
     yk_server_send(s, yk_worker_endpoint(s->comm, (int)w), n, carries ? s->owner.weights + s->owner.lo : NULL,
@@ -112,27 +112,40 @@ static bool too_few(const struct yk_server *s)
     return true;
 }
 
-/* Everybody who waits and may go on gets its next task; at the end, the word that it is over. */
+static void answer(struct yk_server *s, unsigned w, const struct yk_task *t)
+{
+    struct yk_member *m = &s->clock->member[w];
+    m->waiting = false;
+    s->clock->waiting--;
+    if (!s->clock->stopping) {
+        send_task(s, w, t);
+        return;
+    }
+    struct yk_note n = {.kind = YK_REPLY, .step = s->owner.step, .flags = YK_STOP_FLAG};
+    m->stopped = true;
+    yk_server_send(s, yk_worker_endpoint(s->comm, (int)w), &n, NULL, 0);
+}
+
+/* Everybody who waits and may go on gets its next task; at the end, the word that it is over. Whoever finds no work no longer holds the
+ * others up (ssp), so they are asked once more. */
 void yk_server_go_on(struct yk_server *s)
 {
     struct yk_clock *c = s->clock;
     if (s->holding || !s->ready || (s->replace.wanted && !c->stopping))
         return maybe_end(s);
     bool further = too_few(s);
-    for (unsigned w = 0; c->waiting > 0 && w < s->rule->workers; w++) {
-        struct yk_member *m = &c->member[w];
-        bool holds = s->rule->held && m->task != YK_NO_PART && !further;
-        struct yk_task t;
-        if (!m->waiting || (!c->stopping && (holds || !yk_clock_next(c, w, s->owner.step, &t))))
-            continue;
-        m->waiting = false;
-        c->waiting--;
-        if (c->stopping) {
-            struct yk_note n = {.kind = YK_REPLY, .step = s->owner.step, .flags = YK_STOP_FLAG};
-            m->stopped = true;
-            yk_server_send(s, yk_worker_endpoint(s->comm, (int)w), &n, NULL, 0);
-        } else {
-            send_task(s, w, &t);
+    for (bool once_more = true; once_more && c->waiting > 0;) {
+        once_more = false;
+        for (unsigned w = 0; c->waiting > 0 && w < s->rule->workers; w++) {
+            struct yk_member *m = &c->member[w];
+            bool idle = m->idle, holds = s->rule->held && m->task != YK_NO_PART && !further;
+            struct yk_task t;
+            if (!m->waiting || (!c->stopping && holds))
+                continue;
+            if (c->stopping || yk_clock_next(c, w, s->owner.step, &t))
+                answer(s, w, &t);
+            else
+                once_more = once_more || (m->idle && !idle && s->rule->staleness >= 0);
         }
     }
     maybe_end(s);

@@ -354,6 +354,32 @@ static void test_ssp(void **state)
         }
 }
 
+/* A worker that comes when everything has been dealt finds no work; the others had waited for it, and go on. */
+static void test_ssp_late(void **state)
+{
+    (void)state;
+    for (unsigned late = 0; late < 3; late++) {
+        struct yk_rule rule = rig_rule(YK_MODE_ssp, 3, 2);
+        struct rig r;
+        rule.staleness = 1;
+        rule.last_step = 6;
+        rig_open(&r, &rule, &RIG_COUNT, rig_mark);
+        rig_start(&r, false);
+        for (unsigned w = 0; w < 3; w++)
+            if (w != late)
+                yk_worker_start(&r.worker[w]);
+        for (unsigned i = 0; i < 1000; i++)
+            for (unsigned w = 0; w < 3; w++)
+                if (w != late)
+                    rig_event(&r, w);
+        assert_int_equal(r.steps, 4); /* two pushes each: one is what S allows, and the one that it was at */
+        yk_worker_start(&r.worker[late]);
+        rig_play(&r, late, false);
+        assert_true(r.steps == 6 && r.hand[late].pushes == 0 && r.clock.most_lead == 1);
+        rig_close(&r);
+    }
+}
+
 /* Exactly so many steps as were asked for, not one push more, in every mode: in the middle of an epoch, too. */
 static void test_exact_steps(void **state)
 {
@@ -483,11 +509,13 @@ static void test_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mean),    cmocka_unit_test(test_bits),        cmocka_unit_test(test_no_tokens),
-        cmocka_unit_test(test_stale),   cmocka_unit_test(test_sets),        cmocka_unit_test(test_stuck),
-        cmocka_unit_test(test_once),    cmocka_unit_test(test_staleness),   cmocka_unit_test(test_own_copy),
-        cmocka_unit_test(test_ssp),     cmocka_unit_test(test_exact_steps), cmocka_unit_test(test_halt_and_leave),
-        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_mean),           cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_no_tokens),      cmocka_unit_test(test_stale),
+        cmocka_unit_test(test_sets),           cmocka_unit_test(test_stuck),
+        cmocka_unit_test(test_once),           cmocka_unit_test(test_staleness),
+        cmocka_unit_test(test_own_copy),       cmocka_unit_test(test_ssp),
+        cmocka_unit_test(test_ssp_late),       cmocka_unit_test(test_exact_steps),
+        cmocka_unit_test(test_halt_and_leave), cmocka_unit_test(test_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

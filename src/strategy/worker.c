@@ -34,6 +34,8 @@ static void arrive_reply(struct yk_worker *w, const struct yk_note *n, const flo
     if (n->bytes > 0 && data != NULL && data != w->fresh + n->lo) /* from an owner in this process */
         memcpy(w->fresh + n->lo, data, n->bytes);
     w->replies++;
+    if (w->replies == 1 || n->step < w->oldest)
+        w->oldest = n->step;
     if (n->from != 0)
         return;
     w->stop = w->stop || (n->flags & YK_STOP_FLAG) != 0;
@@ -214,6 +216,9 @@ static bool take(struct yk_worker *w)
             w->fresh = old;
         }
         w->task = w->next;
+        /* Owners answer who came too late at their own time: a mixture is as old as its oldest part. */
+        if (w->rule->pooled && w->rule->fresh)
+            w->task.step = w->oldest;
     } else if (w->again) { /* the same batch and parameters, other shards of it */
         w->task.first = w->next.first;
         w->task.last = w->next.last;

@@ -42,7 +42,8 @@ struct yk_worker {
 
     /* what has arrived; under the endpoint's lock */
     struct yk_task next;
-    unsigned replies; /* owners that have answered */
+    unsigned replies; /* owners that have answered, */
+    uint64_t oldest;  /* the earliest step that they answered from */
     bool ordered;     /* owner 0 among them: `next` is valid */
     bool started;     /* it ever was */
     bool again;       /* the step has to be done once more, with the shards of `next` */

@@ -76,7 +76,7 @@ yk_code yk_crew_open(struct yk_session *s, struct yk_error *e)
         c->comm->ops->attach(c->comm, (int)k, &yk_server_handler, &c->server[i]);
     }
     /* A copy of its own where parameters change while it computes, or come from elsewhere; an all-reduce rank's are its owner's too. */
-    bool own = c->comm->shared ? c->rule.pooled && !c->rule.fresh : c->rule.mode != YK_MODE_allreduce;
+    bool own = c->comm->shared ? c->rule.pooled : c->rule.mode != YK_MODE_allreduce;
     for (unsigned i = 0; rc == YK_OK && i < c->hands; i++) {
         struct yk_hand *h = &c->hand[i];
         unsigned k = c->first_hand + i;

@@ -77,8 +77,8 @@ static json_t *worker_detail(const struct yk_session *s, unsigned w, uint64_t pu
     const struct yk_member *m = &c->clock.member[w];
     bool alone = c->rule.workers == 1 && c->comm->shared; /* its seconds are the run's, over all starts */
     unsigned rank = c->rule.mode == YK_MODE_allreduce || c->rule.mode == YK_MODE_local ? w : c->rule.owners + w;
-    double seconds = alone ? s->now.seconds : p->seconds - (c->comm->shared ? s->times.blocked : 0);
-    double all = p->input + p->pull + p->compute + p->push, scale = all > 0 ? (seconds - p->shuffle) / all : 0;
+    double seconds = alone ? s->now.seconds : c->comm->shared ? s->now.seconds - s->times.before : p->seconds;
+    double all = p->input + p->pull + p->compute + p->push, scale = all > 0 ? fmax(seconds - p->shuffle, 0) / all : 0;
     char host[256];
     json_t *j =
         json_pack("{s:i, s:s, s:I, s:I, s:o, s:I, s:I}", "rank", (int)rank, "host", host_of(s, rank, host), "steps",

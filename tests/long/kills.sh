@@ -19,10 +19,11 @@ RANDOM=$seed
 KILLS=${KILLS:-50}
 hang=15
 
-one_of() # WORDS...
+one_of() # VARIABLE WORDS...: one of them into the variable; a subshell would have random numbers of its own
 {
-    shift $((RANDOM % $#))
-    echo "$1"
+    local into=$1
+    shift $((1 + RANDOM % ($# - 1)))
+    printf -v "$into" %s "$1"
 }
 
 # What every run has in common. A batch of 20 for each of 3 workers: short steps, and many of them.
@@ -38,8 +39,8 @@ expect_same "$(of examples whole)" $((epochs * 60000))
 # pick: a mode with its options in $args, whether its bits are promised in $promised, owners and workers
 pick()
 {
-    mode=$(one_of sync sync allreduce async ssp backup)
-    workers=$(one_of 2 3 4)
+    one_of mode sync sync allreduce async ssp backup
+    one_of workers 2 3 4
     ps=0 promised=no
     args=("${common[@]}" --mode "${mode/backup/sync}")
     case $mode in
@@ -48,32 +49,40 @@ pick()
     *) args+=(--batch 60) ;;
     esac
     if [ "$mode" != allreduce ]; then
-        ps=$(one_of 1 1 2)
+        one_of ps 1 1 2
         args+=(--ps "$ps")
     fi
-    loss=$(one_of continue continue replace fail restart)
+    one_of loss continue continue replace fail restart
     args+=(--on-worker-loss "$loss")
     restarts=0
     [ "$loss" != restart ] || restarts=3
-    if [ "$(one_of no no yes)" = yes ]; then
-        restarts=$(one_of 1 2)
+    local more where
+    one_of more no no yes
+    if [ "$more" = yes ]; then
+        one_of restarts 1 2
         args+=(--restarts "$restarts")
     fi
-    victim=$(one_of parent mpirun rank rank rank rank rank)
+    one_of victim parent mpirun rank rank rank rank rank
     [ "$victim" != rank ] || victim=$((RANDOM % (ps + workers)))
+    second='' # another rank, a little later
+    one_of where no no yes
+    if [ "$where" = yes ] && [ "$victim" != parent ] && [ "$victim" != mpirun ]; then
+        second=$((RANDOM % (ps + workers)))
+        pause=0.$((100 + RANDOM % 900))
+    fi
     moment=$(printf '%d.%03d' $((RANDOM % 3)) $((RANDOM % 1000)))
 }
 
 # The process to be killed, now; nothing if it is not there yet, or any more.
-find_victim()
+find_victim() # parent, mpirun or a rank
 {
-    case $victim in
+    case $1 in
     parent) echo "$pid" ;;
     mpirun) children "$pid" mpirun ;;
     *)
         local one
         for one in $(processes); do
-            if grep -qsz "^OMPI_COMM_WORLD_RANK=$victim\$" "/proc/$one/environ"; then
+            if grep -qsz "^OMPI_COMM_WORLD_RANK=$1\$" "/proc/$one/environ"; then
                 echo "$one"
                 return
             fi
@@ -89,7 +98,9 @@ right_statuses()
     parent) echo 137 ;;
     mpirun) echo "4$([ "$restarts" = 0 ] || echo " 0")" ;;
     *)
-        if [ "$started" = no ]; then # a rank that dies in MPI_Init is a start that failed, or it was none yet
+        if [ -n "$second" ]; then
+            echo "0 4"
+        elif [ "$started" = no ]; then # a rank that dies in MPI_Init is a start that failed, or it was none yet
             echo "4 0"
         elif [ "$victim" -ge "$ps" ] && [ "$mode" != allreduce ] && { [ "$loss" = continue ] || [ "$loss" = replace ]; }; then
             echo 0
@@ -108,23 +119,32 @@ expect_whole() # RUN: everything was counted once, and the bits are right
     [ $promised = no ] || expect_same "$(params_of "$1")" "$bits"
 }
 
+kill_now() # parent, mpirun or a rank; whether there was one is in $killed
+{
+    local target
+    target=$(find_victim "$1")
+    if [ "$target" ] && ! is_gone "$target" && kill -9 "$target" 2>/dev/null; then
+        killed=yes
+    fi
+}
+
 for ((n = 1; n <= KILLS; n++)); do
     pick
-    case_ "$n: $mode, $ps+$workers, $loss, restarts $restarts: kill $victim after $moment s"
+    case_ "$n: $mode, $ps+$workers, $loss, restarts $restarts: kill $victim after $moment s${second:+, $second after another $pause s}"
     run=run-$n
     begin_job yoke train softmax "${args[@]}" --hosts "localhost:$workers" --run "$run"
     sleep "$moment"
-    started=no
+    started=no killed=no
     [ ! -e "$run/ranks.json" ] || started=yes
-    target=$(find_victim)
-    killed=no
-    if [ "$target" ] && ! is_gone "$target" && kill -9 "$target" 2>/dev/null; then
-        killed=$(grep -c . "$run/metrics.jsonl" 2>/dev/null)
+    kill_now "$victim"
+    if [ -n "$second" ]; then
+        sleep "$pause"
+        kill_now "$second"
     fi
     at=${EPOCHREALTIME/./}
     await_end 60
     took=$(since "$at")
-    echo "# $n: victim $target ($killed), status $status, $took ms after the kill"
+    echo "# $n: killed: $killed, started: $started, status $status, $took ms after the kill"
     sed "s/^/#     /" "$ERR" | tail -n 8
     if [ "$killed" = no ]; then
         [ "$status" = 0 ] || fail "nobody was killed, and it ended with status $status"
@@ -145,9 +165,8 @@ for ((n = 1; n <= KILLS; n++)); do
     elif [ -e "$run/config.json" ]; then
         [ "$status" != 4 ] || grep -q 'yoke train --resume' "$ERR" || ! has_checkpoint "$run" || fail "no word on how to resume"
         resume=()
-        if [ "$(one_of processes threads)" = threads ]; then
-            resume=(--workers "$workers")
-        fi
+        one_of where processes threads
+        [ "$where" = processes ] || resume=(--workers "$workers")
         begin_job yoke train --resume "$run" "${resume[@]}"
         ended_with 0 60
         expect_whole "$run"

@@ -12,8 +12,8 @@ fi
 need_mnist
 endless=100000000
 
-# 8,000 steps of 60 examples: long enough to be killed in the middle, short enough to wait for the end.
-epochs=8
+# 6,000 steps of 60 examples: long enough to be killed in the middle, short enough to wait for the end.
+epochs=6
 short=(--threads 1 --epochs "$epochs" --checkpoint-every 300 --eval-every 2000)
 exact=(--global-batch 60 --shards 12)
 expect_exit 0 yoke train softmax "${short[@]}" "${exact[@]}" --quiet --run whole
@@ -173,9 +173,9 @@ expect_nothing_left 2
 
 has_other_owner() # PID: another process than that is owner 0 of `stuck`
 {
-    local now
-    now=$(rank_pid stuck ps 0 2>/dev/null)
-    [ -n "$now" ] && [ "$now" != "$1" ]
+    local rank
+    find_rank stuck ps 0
+    [ -n "$rank" ] && [ "$rank" != "$1" ]
 }
 
 case_ "a fault that repeats before there is a new checkpoint ends it, though restarts are left"

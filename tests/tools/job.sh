@@ -48,21 +48,24 @@ since() # MICROSECONDS: milliseconds that have passed since
     echo $(((${EPOCHREALTIME/./} - $1) / 1000))
 }
 
-# Wait until COMMAND holds, SECONDS at most; whether it does is the function's status.
+# Wait until COMMAND holds, SECONDS at most; whether it does is the function's status. A job is quick, and starting a process may take long
+# on a busy machine: so the shell itself does what comes between an event and a kill.
 await() # SECONDS COMMAND...
 {
     local end=$((${EPOCHREALTIME/./} + $1 * 1000000))
     shift
     while ! "$@"; do
         [ "${EPOCHREALTIME/./}" -lt "$end" ] || return 1
-        sleep 0.01
+        read -rt 0.005 -u "$silence"
     done
+    return 0
 }
+exec {silence}<> <(:) # nobody ever writes into it
 
 is_gone() # PID: it has ended, or it has and nobody has asked how
 {
     local state
-    read -r _ _ state _ 2>/dev/null <"/proc/$1/stat" || return 0
+    { read -r _ _ state _ <"/proc/$1/stat"; } 2>/dev/null || return 0
     [ "$state" = Z ]
 }
 
@@ -140,15 +143,35 @@ expect_nothing_left() # [SECONDS]
 
 # --- ranks ---
 
-# The process of a rank of RUN: of ps 0, 1, ... or of worker 0, 1, ...
-rank_pid() # RUN ROLE NUMBER
+# The process of a rank of RUN, ps 0, 1, ... or worker 0, 1, ..., into $rank.
+find_rank() # RUN ROLE NUMBER
 {
-    tr -d ' \n' <"$1/ranks.json" | grep -oE "\"role\":\"$2\",\"host\":\"[^\"]*\",\"pid\":[0-9]+" | sed -n "$(($3 + 1))s/.*://p"
+    local lines line role='' n=-1
+    rank=''
+    mapfile -t lines 2>/dev/null <"$1/ranks.json" || return
+    for line in "${lines[@]}"; do
+        case $line in
+        *'"role"'*) role=$line ;;
+        *'"pid"'*)
+            [[ $role != *"\"$2\""* ]] || n=$((n + 1))
+            if [ "$n" = "$3" ]; then
+                rank=${line//[!0-9]/}
+                return
+            fi
+            ;;
+        esac
+    done
+}
+
+rank_pid() # RUN ROLE NUMBER: likewise, printed
+{
+    find_rank "$@"
+    echo "$rank"
 }
 
 has_checkpoint() # RUN
 {
-    ls "$1"/checkpoints/*.safetensors >/dev/null 2>&1
+    compgen -G "$1/checkpoints/*.safetensors" >/dev/null
 }
 
 # train_job RUN ARGS...: a job over processes, in the background, and its first checkpoint
@@ -162,9 +185,9 @@ train_job()
 
 kill_rank() # SIGNAL RUN ROLE NUMBER
 {
-    local victim
-    victim=$(rank_pid "$2" "$3" "$4")
-    if [ -z "$victim" ] || ! kill "-$1" "$victim"; then
+    local rank
+    find_rank "$2" "$3" "$4"
+    if [ -z "$rank" ] || ! kill "-$1" "$rank"; then
         fail "there is no $3 $4 of '$2' to send $1"
     fi
 }
