@@ -49,8 +49,10 @@ struct rig {
     double loss;
     uint64_t verdict_at; /* from this step on the watcher says */
     enum yk_verdict verdict;
-    float left[RIG_ROWS]; /* the weights when it said that it leaves */
-    bool replaces;        /* a lost worker is to be replaced */
+    float left[RIG_ROWS];                                        /* the weights when it said that it leaves */
+    void (*stepped)(struct rig *r, const struct yk_stepped *st); /* a test's own look at a step; may be NULL */
+    void (*pulled)(struct rig *r, unsigned w);                   /* and at a worker that has got a task */
+    bool replaces;                                               /* a lost worker is to be replaced */
     unsigned accounts;
     struct yk_phases account[RIG_WORKERS];
 };
@@ -125,6 +127,8 @@ static inline enum yk_verdict rig_stepped(void *arg, const struct yk_stepped *st
     r->steps = st->step;
     r->examples += st->examples;
     r->loss += st->loss;
+    if (r->stepped != NULL)
+        r->stepped(r, st);
     if (r->steps >= r->verdict_at && r->verdict == YK_LEAVE)
         memcpy(r->left, r->params.flat, sizeof r->left);
     return r->steps >= r->rule.last_step ? YK_HALT : r->steps >= r->verdict_at ? r->verdict : YK_GO;
@@ -219,6 +223,8 @@ static inline bool rig_pull(struct rig *r, unsigned w)
     h->busy = yk_worker_pull(&r->worker[w], &h->task);
     h->stopped = !h->busy;
     h->stage = 0;
+    if (h->busy && r->pulled != NULL)
+        r->pulled(r, w);
     return h->busy;
 }
 
@@ -288,7 +294,6 @@ static inline void rig_play(struct rig *r, uint64_t seed, bool fast)
 struct rig_thread {
     struct rig *rig;
     unsigned worker;
-    void (*pulled)(struct rig *r, unsigned w); /* after each pull; may be NULL */
     pthread_t thread;
 };
 
@@ -298,24 +303,21 @@ static inline void *rig_thread(void *arg)
     struct yk_rng rng;
     yk_rng_init(&rng, 5, t->worker, 0, 0);
     yk_worker_start(&t->rig->worker[t->worker]);
-    while (rig_pull(t->rig, t->worker)) {
-        if (t->pulled != NULL)
-            t->pulled(t->rig, t->worker);
+    while (rig_pull(t->rig, t->worker))
         while (!rig_push_piece(t->rig, t->worker))
             if (yk_rng_below(&rng, 8) == 0)
                 sched_yield();
-    }
     yk_worker_account(&t->rig->worker[t->worker]);
     return NULL;
 }
 
 /* The same with a thread a worker. */
-static inline void rig_run(struct rig *r, void (*pulled)(struct rig *r, unsigned w))
+static inline void rig_run(struct rig *r)
 {
     struct rig_thread t[RIG_WORKERS];
     rig_start(r, false);
     for (unsigned w = 0; w < r->rule.workers; w++) {
-        t[w] = (struct rig_thread){.rig = r, .worker = w, .pulled = pulled};
+        t[w] = (struct rig_thread){.rig = r, .worker = w};
         assert_int_equal(pthread_create(&t[w].thread, NULL, rig_thread, &t[w]), 0);
     }
     for (unsigned w = 0; w < r->rule.workers; w++)

@@ -120,7 +120,7 @@ bool yk_mpi_launched(void);
 
 struct yk_mpi { /* what there is to know about the job */
     int rank, size;
-    bool recovery; /* orte_enable_recovery is set: the death of one rank does not end the others */
+    bool recovery; /* the death of one rank does not end the others: orte_enable_recovery is set, or it is srun's (without -K) */
     /* started by yk_mpi_replace, in the place of `endpoint`: the others are at work, so there is no yk_mpi_agree for it, only yk_comm_mpi */
     bool replacement;
     int endpoint;

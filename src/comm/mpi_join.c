@@ -109,6 +109,7 @@ static yk_code fail_mpi(int rc, const char *what, struct yk_error *e)
 {
     char text[200];
     yk_mpi_error(rc, text, sizeof text);
+    broken = true; /* MPI_Finalize would crash, where one rank cannot be reached by another */
     return yk_fail(e, YK_FAILED, "cannot %s: %s", what, text);
 }
 
@@ -140,8 +141,8 @@ yk_code yk_mpi_gather(MPI_Comm comm, const void *mine, size_t n, void *all, doub
     MPI_Request r;
     int rc = MPI_Iallgather(mine, (int)n, MPI_BYTE, all, (int)n, MPI_BYTE, comm, &r);
     if (rc != MPI_SUCCESS)
-        return fail_mpi(rc, "meet the other ranks", e);  /* NOLINT(clang-analyzer-optin.mpi.MPI-Checker): nothing to wait for */
-    return await(r, seconds, "meet the other ranks", e); /* NOLINT(clang-analyzer-optin.mpi.MPI-Checker): it does wait */
+        return fail_mpi(rc, "meet the other ranks", e);
+    return await(r, seconds, "meet the other ranks", e);
 }
 
 /* From "1607270400.1;tcp://192.0.2.2,198.51.100.7:45309;tcp6://..." take what stands between "tcp://" and ';'. */
@@ -255,7 +256,7 @@ yk_code yk_mpi_join(struct yk_mpi *out, struct yk_error *e)
     }
     *out = (struct yk_mpi){.rank = the_job.rank,
                            .size = the_job.size,
-                           .recovery = means_yes(getenv("OMPI_MCA_orte_enable_recovery")),
+                           .recovery = who == SRUN || means_yes(getenv("OMPI_MCA_orte_enable_recovery")),
                            .replacement = the_job.endpoint >= 0,
                            .endpoint = the_job.endpoint};
     return YK_OK;

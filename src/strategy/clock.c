@@ -104,12 +104,26 @@ static uint64_t copy_of(const struct yk_clock *c)
     return best;
 }
 
+/* With backups somebody may still be at a part that another has done long since. Threads share two shuffled orders, so the epoch after the next
+ * cannot begin before he is back; a process has its own, and may sleep as long as it likes. */
+static bool too_early(const struct yk_clock *c)
+{
+    if (!c->rule->threads || !c->rule->fresh || c->deal.backs > 0)
+        return false;
+    for (unsigned w = 0; w < c->rule->workers; w++) {
+        const struct yk_member *m = &c->member[w];
+        if (m->task != YK_NO_PART && c->deal.next / c->rule->rows > m->task / c->rule->rows + 1)
+            return true;
+    }
+    return false;
+}
+
 /* A part for a worker: a promised one, a new one, or a copy. */
 static uint64_t part_for(struct yk_clock *c, struct yk_member *m)
 {
     uint64_t id = m->ahead;
     m->ahead = YK_NO_PART;
-    if (id == YK_NO_PART)
+    if (id == YK_NO_PART && !too_early(c))
         id = yk_deal_take(&c->deal);
     if (id == YK_NO_PART && c->rule->fresh)
         id = copy_of(c);

@@ -385,6 +385,31 @@ static void test_copies(void **state)
     yk_clock_release(&c);
 }
 
+/* Threads share two shuffled orders: while one is still at a part of an epoch, nobody begins the one after the next. A process has its own. */
+static void test_two_orders(void **state)
+{
+    (void)state;
+    for (unsigned threads = 0; threads < 2; threads++) {
+        struct yk_rule r = rule_of(YK_MODE_sync, 3, 2);
+        struct yk_clock c;
+        r.rows = 20;
+        r.threads = threads != 0;
+        clock_open(&c, &r);
+        assert_int_equal(next(&c, 2, 0).id, 0); /* and does not come back */
+        for (uint64_t step = 0; step < 4; step++) {
+            static const uint64_t ID[] = {10, 0, 20, 30}; /* the second is a copy */
+            assert_int_equal(next(&c, 0, step).id, ID[step]);
+            yk_clock_applied(&c, 0, c.member[0].task, 0, BATCH, 0);
+        }
+        if (threads) {
+            refused(&c, 0);
+            yk_clock_dropped(&c, 2, 0);
+        }
+        assert_int_equal(next(&c, 0, 4).id, 40);
+        yk_clock_release(&c);
+    }
+}
+
 static void test_modes(void **state)
 {
     (void)state;
@@ -405,7 +430,7 @@ int main(void)
         cmocka_unit_test(test_ssp),           cmocka_unit_test(test_lockstep),
         cmocka_unit_test(test_idle),          cmocka_unit_test(test_join),
         cmocka_unit_test(test_need),          cmocka_unit_test(test_copies),
-        cmocka_unit_test(test_modes),
+        cmocka_unit_test(test_two_orders),    cmocka_unit_test(test_modes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

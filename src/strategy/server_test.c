@@ -174,35 +174,78 @@ static void test_stale(void **state)
     }
 }
 
-/* With backups and the same luck three owners end with the bits of one: no two of them ever apply different sets. */
+enum { STEPS = 40, PARTS_MOST = 5 };
+static struct {
+    uint64_t id[STEPS][PARTS_MOST]; /* the parts that made each step, */
+    unsigned n[STEPS];              /* so many */
+} sets;
+
+/* What owner 0 has named for the step that it has just closed. */
+static void keep_set(struct rig *r, const struct yk_stepped *st)
+{
+    unsigned n = 0;
+    for (uint32_t examples = 0; examples < st->examples; n++) {
+        assert_true(n < PARTS_MOST);
+        uint64_t id = sets.id[st->step - 1][n] = r->server[0].set[n].id;
+        assert_true(n == 0 || id > sets.id[st->step - 1][n - 1]);
+        examples += yk_deal_size(&r->clock.deal, id);
+    }
+    sets.n[st->step - 1] = n;
+}
+
+/* A task of the present step is computed with the parameters of the present step, every float of them: never with those of several. */
+static void check_params(struct rig *r, unsigned w)
+{
+    if (r->hand[w].task.step == r->server[0].owner.step)
+        assert_memory_equal(r->worker[w].params.flat, r->params.flat, RIG_ROWS * sizeof(float));
+}
+
+/* The named parts added up and applied by one owner of everything. */
+static void by_sets(const struct rig *r, float *w)
+{
+    static float part[PARTS_MOST][RIG_ROWS];
+    float state[YK_SLOTS][RIG_ROWS] = {{0}}, *const slot[YK_SLOTS] = {state[0], state[1]};
+    struct yk_owner one;
+    memset(w, 0, RIG_ROWS * sizeof *w);
+    yk_owner_init(&one, &r->recipe, w, slot, 0, RIG_ROWS);
+    for (unsigned step = 0; step < STEPS; step++) {
+        struct yk_block block[PARTS_MOST];
+        uint32_t examples = 0;
+        for (uint32_t k = 0; k < sets.n[step]; k++) {
+            uint64_t id = sets.id[step][k], n = yk_deal_size(&r->clock.deal, id);
+            rig_noise(id, id + n, part[k], RIG_ROWS);
+            block[k] = (struct yk_block){.first = k, .last = k + 1, .sum = part[k]};
+            examples += (uint32_t)n;
+        }
+        yk_owner_apply_blocks(&one, block, sets.n[step], examples);
+        yk_owner_finish(&one);
+    }
+}
+
+/* With backups, whoever is late by however much: every owner applies exactly the parts that owner 0 named, in their order; no two of them ever
+ * apply different sets, and nothing else. */
 static void test_sets(void **state)
 {
     (void)state;
     for (unsigned o = 0; yk_optimizer_at(o) != NULL; o++)
-        for (uint64_t seed = 0; seed < 12; seed++) {
-            float first[RIG_ROWS] = {0};
-            uint64_t dropped = 0;
+        for (uint64_t seed = 0; seed < 12; seed++)
             for (unsigned owners = 1; owners <= 3; owners++) {
                 struct yk_rule rule = rig_backup_rule(5, 1 + (unsigned)seed % 3, owners);
                 struct rig r;
-                rule.last_step = 30;
+                float expected[RIG_ROWS];
+                rule.last_step = STEPS;
                 rig_open(&r, &rule, yk_optimizer_at(o), rig_noise);
+                r.stepped = keep_set;
+                r.pulled = check_params;
                 rig_start(&r, true);
                 rig_play(&r, seed, seed % 2 == 0);
-                assert_int_equal(r.steps, 30);
+                assert_true(r.steps == STEPS && rig_dropped(&r) > 0);
                 for (unsigned k = 0; k < owners; k++)
-                    assert_int_equal(r.server[k].owner.step, 30);
-                if (owners == 1) {
-                    memcpy(first, r.params.flat, sizeof first);
-                    dropped = rig_dropped(&r);
-                    assert_true(dropped > 0);
-                } else {
-                    assert_memory_equal(r.params.flat, first, sizeof first);
-                    assert_int_equal(rig_dropped(&r), dropped);
-                }
+                    assert_int_equal(r.server[k].owner.step, STEPS);
+                by_sets(&r, expected);
+                assert_memory_equal(r.params.flat, expected, sizeof expected);
                 rig_close(&r);
             }
-        }
 }
 
 /* As many as there are backups never come back from their first part: the others go on to the end, the epochs' last parts included; and who
@@ -384,8 +427,8 @@ static void test_ssp_late(void **state)
 static void test_exact_steps(void **state)
 {
     (void)state;
-    static const uint64_t STEPS[] = {1, 2, 3, 10, 11, 12, 37};
-    for (size_t i = 0; i < sizeof STEPS / sizeof STEPS[0]; i++)
+    static const uint64_t MANY[] = {1, 2, 3, 10, 11, 12, 37};
+    for (size_t i = 0; i < sizeof MANY / sizeof MANY[0]; i++)
         for (uint64_t seed = 0; seed < 10; seed++)
             for (unsigned kind = 0; kind < 4; kind++) {
                 struct yk_rule rule = kind == 0   ? rig_rule(YK_MODE_async, 4, 2)
@@ -393,14 +436,14 @@ static void test_exact_steps(void **state)
                                       : kind == 2 ? rig_backup_rule(4, 2, 2)
                                                   : rig_rule(YK_MODE_sync, 4, 2);
                 struct rig r;
-                rule.last_step = STEPS[i];
+                rule.last_step = MANY[i];
                 rig_open(&r, &rule, &RIG_COUNT, rig_mark);
                 rig_start(&r, true);
                 rig_play(&r, seed, false);
                 double applied = 0;
                 for (size_t k = 0; k < RIG_ROWS; k++)
                     applied += (double)r.params.flat[k];
-                assert_int_equal(r.steps, STEPS[i]);
+                assert_int_equal(r.steps, MANY[i]);
                 assert_int_equal(r.examples, applied);
                 rig_close(&r);
             }
@@ -487,7 +530,8 @@ static void test_threads(void **state)
             rule.staleness = kind == 3 ? 0 : kind == 4 ? 2 : -1;
             rule.last_step = EPOCHS * (uint64_t)((RIG_PARTS + rule.need - 1) / rule.need);
             rig_open(&r, &rule, kind == 0 ? yk_optimizer_find("adam") : &RIG_COUNT, kind == 0 ? rig_noise : rig_mark);
-            rig_run(&r, kind >= 3 ? check_lead : NULL);
+            r.pulled = kind >= 3 ? check_lead : NULL;
+            rig_run(&r);
             assert_true(r.steps == rule.last_step && r.examples == EPOCHS * RIG_ROWS);
             if (kind == 0 && owners == 1)
                 memcpy(first, r.params.flat, sizeof first);

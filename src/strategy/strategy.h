@@ -64,6 +64,7 @@ struct yk_rule {
     bool pooled;        /* parts are dealt one by one: async, ssp, backups */
     bool fresh;         /* a push must come from the current step */
     bool held;          /* pushes wait for the rest of their step */
+    bool threads;       /* all workers are in one process, and see the same two shuffled orders (data.h) */
     unsigned need;      /* pooled: parts of a step */
     int64_t staleness;  /* ssp: S; -1 elsewhere */
     uint64_t last_step; /* the step at which the run ends; UINT64_MAX if none is set */

@@ -58,7 +58,7 @@ yk_code yk_crew_open(struct yk_session *s, struct yk_error *e)
                                      .workers = (int)c->rule.workers,
                                      .together = c->rule.mode == YK_MODE_allreduce,
                                      .heartbeat = s->o.heartbeat};
-    bool alone = !s->job.joined || s->job.mpi.size == 1;
+    bool alone = c->rule.threads = !s->job.joined || s->job.mpi.size == 1;
     yk_code rc = alone ? yk_comm_threads(&c->comm, plan.owners, plan.workers, e) : yk_comm_mpi(&c->comm, &plan, e);
     if (rc == YK_OK && c->has_clock)
         rc = open_clock(s, e);
