@@ -176,7 +176,7 @@ plain
 expect test "$(cat "$ERR")" = aside
 
 case_ "hosts have names and addresses, and reach each other"
-expect_exit 0 testbed 3 -v -- bash -c 'hostname; ip -br addr show eth0; for h in n0 n1 n2; do '"$on"' $h wire get 5000 >$h.rate & wire put $h 5000 0.5; wait $!; done
+expect_exit 0 testbed 3 -v -- bash -c 'hostname; ip -br addr show eth0; for h in n0 n1 n2; do '"$on"' $h wire get 5000 >$h.rate & wire put $h 5000 1; wait $!; done
     ! ip netns exec n1 bash -c "exec 3<>/dev/tcp/n2/5001"'
 expect_out '^n0$'
 expect_out 'eth0.*UP.*198\.18\.0\.1/15'

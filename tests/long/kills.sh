@@ -63,6 +63,7 @@ pick()
         args+=(--restarts "$restarts")
     fi
     one_of victim parent mpirun rank rank rank rank rank
+    # shellcheck disable=SC2154 # one_of assigns by name
     [ "$victim" != rank ] || victim=$((RANDOM % (ps + workers)))
     second='' # another rank, a little later
     one_of where no no yes
