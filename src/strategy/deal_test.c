@@ -137,6 +137,18 @@ static void test_one_epoch(void **state)
     assert_int_equal(yk_deal_left(&d), PARTS);
     assert_int_equal(yk_deal_take(&d), ROWS);
     yk_deal_release(&d);
+
+    deal_open(&d, ROWS, BATCH, MOST); /* an asynchronous start before this one may have left parts of two */
+    d.one_epoch = true;
+    d.next = ROWS + 30;
+    yk_deal_add(&d, ROWS + 10);
+    yk_deal_add(&d, 90);
+    assert_int_equal(yk_deal_take(&d), 90);
+    assert_int_equal(yk_deal_take(&d), YK_NO_PART);
+    yk_deal_done(&d, 90);
+    assert_int_equal(yk_deal_take(&d), ROWS + 10);
+    assert_int_equal(yk_deal_take(&d), ROWS + 30);
+    yk_deal_release(&d);
 }
 
 static void test_most(void **state)

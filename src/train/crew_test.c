@@ -44,6 +44,55 @@ static void test_same_bits(void **state)
     }
 }
 
+static void nothing(struct yk_sink *s, size_t lo, size_t hi)
+{
+    (void)s, (void)lo, (void)hi;
+}
+
+/* The same training by hand: shard i of a batch of b is [i b/12, (i+1) b/12), the batch of 3 at the end of an epoch too; the twelve sums are
+ * added over the tree, divided by b once, and applied. */
+static void test_by_hand(void **state)
+{
+    (void)state;
+    enum { V = 12, STEPS = 25 };
+    static float row[YK_SUM_DEPTH][YK_SUM_CHUNK];
+    struct yk_session *s = tiny_train("mode=sync workers=3 ps=2 global-batch=100 shards=12 threads=1 lr=0.5 steps=25 seed=3");
+    struct yk_block block[V];
+    struct yk_sink sink[V];
+    struct yk_params params;
+    struct yk_model *model;
+    assert_int_equal(s->ops->open(&model, &s->train, NULL), YK_OK);
+    assert_int_equal(s->ops->layout(model, &params, 3, NULL), YK_OK);
+    assert_true(params.count <= YK_SUM_CHUNK);
+    for (uint32_t i = 0; i < V; i++) {
+        sink[i] = (struct yk_sink){.grad = yk_floats(params.count), .ready = nothing};
+        assert_non_null(sink[i].grad);
+        block[i] = (struct yk_block){.first = i, .last = i + 1, .sum = sink[i].grad};
+    }
+    for (uint32_t step = 0; step < STEPS; step++) {
+        uint32_t b = step % 11 == 10 ? 3 : 100;
+        uint64_t at = (uint64_t)(step / 11) * TINY_TRAIN + (uint64_t)(step % 11) * 100;
+        for (uint32_t i = 0; i < V; i++) {
+            struct yk_batch batch;
+            uint32_t from = i * b / V, to = (i + 1) * b / V;
+            yk_source_at(&s->source, at + from, to - from, UINT64_MAX, &batch);
+            memset(sink[i].grad, 0, params.count * sizeof(float));
+            if (batch.n > 0)
+                s->ops->step(s->crew.hand[0].work, &params, &batch, &sink[i]);
+        }
+        const float *sum = yk_tree_sum(block, V, 0, params.count, row);
+        float rate = 0.5f * (1.0f / (float)b);
+        for (size_t i = 0; i < params.count; i++)
+            params.flat[i] -= rate * sum[i];
+    }
+    assert_memory_equal(params.flat, s->params.flat, params.count * sizeof(float));
+    for (uint32_t i = 0; i < V; i++)
+        yk_floats_free(sink[i].grad);
+    yk_params_release(&params);
+    s->ops->close(model);
+    yk_session_close(s);
+}
+
 /* Left alone, --shards is the number of workers, and --batch is one worker's: three times 20 is the global 60 of three shards. */
 static void test_defaults(void **state)
 {
@@ -421,6 +470,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_same_bits, tiny_setup, tiny_teardown),
+        cmocka_unit_test_setup_teardown(test_by_hand, tiny_setup, tiny_teardown),
         cmocka_unit_test_setup_teardown(test_defaults, tiny_setup, tiny_teardown),
         cmocka_unit_test_setup_teardown(test_resume, tiny_setup, tiny_teardown),
         cmocka_unit_test_setup_teardown(test_counts, tiny_setup, tiny_teardown),

@@ -91,7 +91,7 @@ static yk_code fix_machine(struct yk_session *s, struct yk_error *e)
     yk_code rc = yk_kernels_pick(s->o.isa, &kernels, e);
     if (rc == YK_OK)
         rc = yk_opts_set(&s->opts, "isa", kernels->name, YK_COMMAND_LINE, e);
-    if (rc == YK_OK && s->o.threads == 0 && !s->job.joined) { /* ranks settle it when they meet */
+    if (rc == YK_OK && s->o.threads == 0 && s->job.mpi.size == 1) { /* ranks settle it when they meet */
         unsigned each = yk_cpus() / (unsigned)s->o.workers;
         snprintf(text, sizeof text, "%u", each > 0 ? each : 1);
         rc = yk_opts_set(&s->opts, "threads", text, YK_FROM_MODEL, e);

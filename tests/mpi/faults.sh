@@ -61,6 +61,19 @@ survives ssp --mode ssp --batch 60 --staleness 1
 case_ "backup: the others go on, though none is left over"
 survives backup --mode sync --batch 30 --backup 1
 
+case_ "a worker dies when owner 0 has all of its push and owner 1 has none: both get the same step in the end"
+train_job lag --threads 1 --epochs 1 --checkpoint-every 200 --eval-every 1 "${exact[@]}" --hosts localhost:3 --mode sync --ps 2
+kill_rank STOP lag ps 1
+sleep 0.2
+kill_rank 9 lag worker 0
+sleep 0.1
+kill_rank CONT lag ps 1
+ended_with 0
+expect_event lag "worker 0 is lost"
+expect_exit 0 yoke train softmax --threads 1 --epochs 1 --eval-every 1 "${exact[@]}" --quiet --run lag.whole
+expect_same "$(params_of lag) $(of test_loss lag)" "$(params_of lag.whole) $(of test_loss lag.whole)"
+expect_nothing_left 2
+
 case_ "one worker after the other, until the last is alone"
 train_job alone "${short[@]}" --hosts localhost:3 --mode sync "${exact[@]}"
 kill_rank 9 alone worker 0

@@ -73,6 +73,24 @@ expect_exit 7 bounded 20 "${ranks[@]}" -n 1 yoke train softmax : -n 1 ./dead
 expect_no_runs
 expect_nothing_left 5
 
+has_rank() # N: a process of the job in $pid is on its way to be that rank; it is $rank
+{
+    local one
+    for one in $(processes); do
+        rank=$one
+        ! grep -qsz "^OMPI_COMM_WORLD_RANK=$1\$" "/proc/$one/environ" || return 0
+    done
+    return 1
+}
+
+case_ "a rank that is killed while it starts: the parent does not wait for it"
+begin_job yoke train softmax --hosts localhost:2 --run unborn
+await 10 has_rank 1 && kill -9 "$rank"
+ended_with 4 10
+expect_err "^yoke: the job is lost: rank 1 "
+expect_no_out
+expect_nothing_left 2
+
 case_ "the environment of mpirun without mpirun, and of another MPI"
 refused 2 "2 processes that Open MPI cannot connect" env OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 yoke train softmax
 expect_err "^hint: start it with Open MPI's own mpirun"

@@ -135,7 +135,7 @@ no_litter()
 expect_nothing_left() # [SECONDS]
 {
     if ! await "${1:-2}" no_processes; then
-        fail "processes are left: $(ps -o pid=,ppid=,stat=,args= -p "$(processes | tr '\n' ,)0" | tr '\n' ';')"
+        fail "processes are left: $(ps -o pid=,ppid=,stat=,args= -p "$(processes | paste -sd,)" | tr '\n' ';')"
         kill_processes
     fi
     await 2 no_litter || fail "files are left: $(litter | head -n 5 | tr '\n' ' ')"
