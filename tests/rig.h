@@ -53,6 +53,7 @@ struct rig {
     void (*stepped)(struct rig *r, const struct yk_stepped *st); /* a test's own look at a step; may be NULL */
     void (*pulled)(struct rig *r, unsigned w);                   /* and at a worker that has got a task */
     bool replaces;                                               /* a lost worker is to be replaced */
+    bool threads;                                                /* each worker has one */
     unsigned accounts;
     struct yk_phases account[RIG_WORKERS];
 };
@@ -220,6 +221,7 @@ static inline bool rig_pull(struct rig *r, unsigned w)
 {
     struct rig_hand *h = &r->hand[w];
     assert_false(h->busy);
+    assert_true(r->threads || rig_answered(r, w)); /* or it would wait for ever */
     h->busy = yk_worker_pull(&r->worker[w], &h->task);
     h->stopped = !h->busy;
     h->stage = 0;
@@ -315,6 +317,7 @@ static inline void *rig_thread(void *arg)
 static inline void rig_run(struct rig *r)
 {
     struct rig_thread t[RIG_WORKERS];
+    r->threads = true;
     rig_start(r, false);
     for (unsigned w = 0; w < r->rule.workers; w++) {
         t[w] = (struct rig_thread){.rig = r, .worker = w};

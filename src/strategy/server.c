@@ -126,28 +126,34 @@ static void answer(struct yk_server *s, unsigned w, const struct yk_task *t)
     yk_server_send(s, yk_worker_endpoint(s->comm, (int)w), &n, NULL, 0);
 }
 
-/* Everybody who waits and may go on gets its next task; at the end, the word that it is over. Whoever finds no work no longer holds the
- * others up (ssp), so they are asked once more. */
+/* ssp: how many have found no work, and so hold nobody up. */
+static unsigned idlers(const struct yk_server *s)
+{
+    unsigned n = 0;
+    for (unsigned w = 0; s->rule->staleness >= 0 && w < s->rule->workers; w++)
+        n += s->clock->member[w].idle;
+    return n;
+}
+
+/* Everybody who waits and may go on gets its next task; at the end, the word that it is over. When one has found no work, the others are
+ * asked once more. */
 void yk_server_go_on(struct yk_server *s)
 {
     struct yk_clock *c = s->clock;
+    unsigned idle;
     if (s->holding || !s->ready || (s->replace.wanted && !c->stopping))
         return maybe_end(s);
     bool further = too_few(s);
-    for (bool once_more = true; once_more && c->waiting > 0;) {
-        once_more = false;
+    do {
+        idle = idlers(s);
         for (unsigned w = 0; c->waiting > 0 && w < s->rule->workers; w++) {
             struct yk_member *m = &c->member[w];
-            bool idle = m->idle, holds = s->rule->held && m->task != YK_NO_PART && !further;
+            bool holds = s->rule->held && m->task != YK_NO_PART && !further;
             struct yk_task t;
-            if (!m->waiting || (!c->stopping && holds))
-                continue;
-            if (c->stopping || yk_clock_next(c, w, s->owner.step, &t))
+            if (m->waiting && (c->stopping || (!holds && yk_clock_next(c, w, s->owner.step, &t))))
                 answer(s, w, &t);
-            else
-                once_more = once_more || (m->idle && !idle && s->rule->staleness >= 0);
         }
-    }
+    } while (idlers(s) > idle);
     maybe_end(s);
 }
 

@@ -37,9 +37,11 @@ direct() # N ARGS...: yoke train as N ranks of an mpirun of our own
 
 # --- processes ---
 
-begin_job() # COMMAND...: in the background, its process in $pid; a shell that is no terminal's would have it ignore Ctrl-C
+# In the background, its process in $pid. A shell that is no terminal's would have it ignore Ctrl-C; and it is nice to this shell, which has to
+# be there in time to kill it.
+begin_job() # COMMAND...
 {
-    env --default-signal=INT,QUIT "$@" >"$OUT" 2>"$ERR" </dev/null &
+    nice -n 5 env --default-signal=INT,QUIT "$@" >"$OUT" 2>"$ERR" </dev/null &
     pid=$!
 }
 
