@@ -69,10 +69,10 @@ yk_code yk_kernels_pick(const char *name, const struct yk_kernels **out, struct 
 
 unsigned yk_kernels_rank(const char *name)
 {
-    unsigned k = sizeof SETS / sizeof SETS[0] - 1;
-    while (k > 0 && strcmp(SETS[k].kernels->name, name) != 0)
-        k--;
-    return k;
+    for (unsigned k = 0; k < sizeof SETS / sizeof SETS[0]; k++)
+        if (strcmp(SETS[k].kernels->name, name) == 0)
+            return k;
+    return 0;
 }
 
 const char *yk_kernels_name(unsigned rank)

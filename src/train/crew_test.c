@@ -334,10 +334,24 @@ static void test_pool(void **state)
     assert_true(with_parts > 4);
 }
 
+struct stopper {
+    struct yk_session *session;
+    uint64_t step; /* stop it after this one, whatever the machine is doing */
+};
+
 static void *stop_soon(void *arg)
 {
-    struct yk_session *s = arg;
-    usleep(20000);
+    const struct stopper *stopper = arg;
+    struct yk_session *s = stopper->session;
+    struct yk_comm *c = s->crew.comm;
+    for (int tries = 0; tries < 20000; tries++) {
+        c->ops->lock(c, 0); /* who holds it owns the session */
+        bool enough = s->now.step >= stopper->step;
+        c->ops->unlock(c, 0);
+        if (enough)
+            break;
+        usleep(1000);
+    }
     s->stop_signal = 1;
     return NULL;
 }
@@ -359,8 +373,9 @@ static void test_stopped(void **state)
                 fail_msg("%s: %s", options, e.text);
             assert_int_equal(s->now.examples, examples);
             check_pool(s);
+            struct stopper stopper = {s, s->now.step + 40};
             if (starts < 2) /* the third one is let be */
-                assert_int_equal(pthread_create(&thread, NULL, stop_soon, s), 0);
+                assert_int_equal(pthread_create(&thread, NULL, stop_soon, &stopper), 0);
             assert_int_equal(yk_session_train(s, &e), YK_OK);
             if (starts < 2)
                 pthread_join(thread, NULL);

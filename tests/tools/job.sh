@@ -37,13 +37,15 @@ direct() # N ARGS...: yoke train as N ranks of an mpirun of our own
 
 # --- processes ---
 
-# In the background, its process in $pid. A shell that is no terminal's would have it ignore Ctrl-C; and it is nice to this shell, which has to
-# be there in time to kill it.
+# In the background, its process in $pid. A shell that is no terminal's would have it ignore Ctrl-C. Until it ends this shell goes before
+# others, as far as it may, because it has to be there in time to kill somebody.
 begin_job() # COMMAND...
 {
     nice -n 5 env --default-signal=INT,QUIT "$@" >"$OUT" 2>"$ERR" </dev/null &
     pid=$!
+    [ "$(id -u)" != 0 ] || renice -n $((usual - 15)) -p $$ >/dev/null 2>&1
 }
+usual=$(nice)
 
 since() # MICROSECONDS: milliseconds that have passed since
 {
@@ -80,6 +82,7 @@ await_end() # SECONDS
         kill_processes
     fi
     { wait "$pid" || status=$?; } 2>/dev/null
+    [ "$(id -u)" != 0 ] || renice -n "$usual" -p $$ >/dev/null 2>&1
 }
 
 ended_with() # CODE [SECONDS]
