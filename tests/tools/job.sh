@@ -9,12 +9,24 @@
 #   . "$top/tests/tools/helpers.sh"
 #   . "$top/tests/tools/job.sh"
 #
-# The first lines give the script a /dev/shm of its own, so that whatever is there at the end is a job's; without root only names that
+# The first lines give the script a /dev/shm (and a folder to work in) of its own, so that whatever is there at the end is a job's; without root only names that
 # a yoke parent gives are looked at. Open MPI's folders go into $TMPDIR, which is the script's too. A process of a job is known by
 # MARK in its environment.
 : "${top:?lib.sh comes first}" "${tmp:?}"
 need_command mpirun
-[ -z "${OWN_SHM:-}" ] || mount -t tmpfs tmpfs /dev/shm || exit 1
+if [ -n "${OWN_SHM:-}" ]; then # the work is in memory too: a checkpoint on a busy disk comes when the run is over
+    mount -t tmpfs tmpfs /dev/shm && mount -t tmpfs tmpfs "$tmp/work" && cd "$tmp/work" || exit 1
+    trap unmount_at_exit EXIT
+fi
+
+unmount_at_exit()
+{
+    local status=$?
+    cd / && umount -l "$tmp/work"
+    (exit "$status")
+    at_exit
+}
+
 mkdir "$tmp/tmp"
 export TMPDIR=$tmp/tmp MARK=$tmp
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
