@@ -9,9 +9,9 @@
 #   . "$top/tests/tools/helpers.sh"
 #   . "$top/tests/tools/job.sh"
 #
-# The first lines give the script a /dev/shm (and a folder to work in) of its own, so that whatever is there at the end is a job's; without root only names that
-# a yoke parent gives are looked at. Open MPI's folders go into $TMPDIR, which is the script's too. A process of a job is known by
-# MARK in its environment.
+# The first lines give the script a /dev/shm (and a folder to work in) of its own, so that whatever is there at the end is a job's;
+# without root only names that a yoke parent gives are looked at. Open MPI's folders go into $TMPDIR, which is the script's
+# too. A process of a job is known by MARK in its environment.
 : "${top:?lib.sh comes first}" "${tmp:?}"
 need_command mpirun
 if [ -n "${OWN_SHM:-}" ]; then # the work is in memory too: a checkpoint on a busy disk comes when the run is over
@@ -49,23 +49,21 @@ direct() # N ARGS...: yoke train as N ranks of an mpirun of our own
 
 # --- processes ---
 
-# In the background, its process in $pid. A shell that is no terminal's would have it ignore Ctrl-C. Until it ends this shell goes before
-# others, as far as it may, because it has to be there in time to kill somebody.
+# In the background, its process in $pid. A shell that is no terminal's would have it ignore Ctrl-C.
 begin_job() # COMMAND...
 {
-    nice -n 5 env --default-signal=INT,QUIT "$@" >"$OUT" 2>"$ERR" </dev/null &
+    env --default-signal=INT,QUIT "$@" >"$OUT" 2>"$ERR" </dev/null &
     pid=$!
-    [ "$(id -u)" != 0 ] || renice -n $((usual - 15)) -p $$ >/dev/null 2>&1
 }
-usual=$(nice)
 
 since() # MICROSECONDS: milliseconds that have passed since
 {
     echo $(((${EPOCHREALTIME/./} - $1) / 1000))
 }
 
-# Wait until COMMAND holds, SECONDS at most; whether it does is the function's status. A job is quick, and starting a process may take long
-# on a busy machine: so the shell itself does what comes between an event and a kill.
+# Wait until COMMAND holds, SECONDS at most; whether it does is the function's status. A job is quick, and on a busy machine it may be over
+# before a shell has had its turn: so this one goes before all others (its children do not), and starts no process between
+# an event and a kill.
 await() # SECONDS COMMAND...
 {
     local end=$((${EPOCHREALTIME/./} + $1 * 1000000))
@@ -77,6 +75,7 @@ await() # SECONDS COMMAND...
     return 0
 }
 exec {silence}<> <(:) # nobody ever writes into it
+chrt --reset-on-fork --rr --pid 1 $$ >/dev/null 2>&1 # as far as it may
 
 is_gone() # PID: it has ended, or it has and nobody has asked how
 {
@@ -94,7 +93,6 @@ await_end() # SECONDS
         kill_processes
     fi
     { wait "$pid" || status=$?; } 2>/dev/null
-    [ "$(id -u)" != 0 ] || renice -n "$usual" -p $$ >/dev/null 2>&1
 }
 
 ended_with() # CODE [SECONDS]
