@@ -63,7 +63,7 @@ middle()
 line()
 {
     awk -v label="$1" -v rate="$(middle "$2")" -v ratio="$(ratio "$2" "$3")" -v base="$4" -v least="$5" 'BEGIN {
-        printf "%-38s %9.0f %8.2f  of %-14s floor %-5s %s\n", label, rate, ratio, base, least, ratio >= least ? "ok" : "MISSED" }'
+        printf "%-38s %9.0f %8.2f  of %-14s floor %-5s %s\n", label, rate, ratio, base, least, (ratio >= least ? "ok" : "MISSED") }'
 }
 
 echo "updates/s of several workers: softmax on mnist, batch 60 a worker, 1 thread each, $(nproc) cores; medians of $rounds rounds"
@@ -76,7 +76,7 @@ line "async, 4 workers, threads" async4 one "one process" 1.3
 line "sync, 3 workers, threads" sync3 one "one process" 0.22
 line "allreduce, 3 workers, threads" reduce3 one "one process" 0.22
 line "async, 3 workers, MPI" mpi_async one "one process" 0.35
-printf '%-38s %9.0f\n' "plain loop round MPI_Allreduce, 3 ranks" "$(middle plain)"
+printf '%-38s %9.0f\n' "plain loop, MPI_Allreduce, 3 ranks" "$(middle plain)"
 line "sync, 3 workers, MPI" mpi_sync plain "the plain loop" 1.0
 line "allreduce, 3 workers, MPI" mpi_reduce plain "the plain loop" 1.0
 awk -v s="$(middle mpi_sync.startup)" 'BEGIN { printf "%-38s %9.2f s%16s floor 0.8 s %s\n", "launch to first step, MPI, inside", s, "", s <= 0.8 ? "ok" : "MISSED" }'

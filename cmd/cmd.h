@@ -20,6 +20,7 @@ struct call {
     int argc;    /* the whole command line, for a verb that starts the program again elsewhere */
     char **argv;
     int signal; /* out: the signal that ended the verb, for the exit code */
+    int status; /* out: the exit code of a command that the verb ran, if it ran to its end */
     bool told;  /* out: the error has been shown already, or is another rank's to show */
     bool quit;  /* out: end by _exit: the engine between processes could not be closed */
 };

@@ -147,7 +147,7 @@ int main(int argc, char **argv)
         print_error(&e);
     rc = flush_output(rc);
     yoke_config_free(call.config);
-    int status = call.signal != 0 ? 128 + call.signal : (int)rc;
+    int status = call.signal != 0 ? 128 + call.signal : rc != YK_OK ? (int)rc : call.status;
     if (call.quit)
         _exit(status);
     return status;

@@ -3,7 +3,6 @@
 
 #include "launch/testbed.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* "yoke: n2 is 198.18.0.3, 100 Mbit/s each way, 0.3 cores" */
@@ -49,11 +48,7 @@ static yk_code run(struct call *call, struct yk_error *e)
         return rc;
     if (o->verbose)
         describe(&options);
-    int status = 0;
-    rc = yk_testbed_run(&options, call->rest, &status, e);
-    if (rc == YK_OK && status != 0)
-        exit(status); /* the command's, which is no yk_code; it has said itself what is to be said */
-    return rc;
+    return yk_testbed_run(&options, call->rest, &call->status, e);
 }
 
 const struct verb verb_testbed = {

@@ -276,7 +276,8 @@ yk_code yk_tidy_open(struct yk_tidy *t, size_t ranks, struct yk_error *e)
         tmp = "/tmp";
     sweep(shm);
     sweep(tmp);
-    const char *base = has_room(shm, ranks) ? shm : tmp;
+    const char *given = getenv("OMPI_MCA_orte_tmpdir_base"); /* a testbed's, which goes with it; or the user's wish */
+    const char *base = given != NULL && given[0] == '/' && has_room(given, ranks) ? given : has_room(shm, ranks) ? shm : tmp;
     *t = (struct yk_tidy){0};
     t->hold = make_folder(base, t->folder);
     if (t->hold < 0)

@@ -294,7 +294,7 @@ expect_clean
 
 case_ "Ctrl-C on a terminal goes to the command, and yoke waits for it"
 rm -f got
-{ wait_until test -e got; printf '\003'; sleep 1; } | timeout 10 script -qec "yoke testbed run --hosts 2 -- bash count.sh; echo status \$? >>got" /dev/null >"$OUT" 2>&1
+{ wait_until test -e got; printf '\003'; wait_until grep -q status got; } | timeout 10 script -qec "yoke testbed run --hosts 2 -- bash count.sh; echo status \$? >>got" /dev/null >"$OUT" 2>&1
 expect_same "$(cat got)" $'INT\nstatus 0'
 expect_clean
 
@@ -356,6 +356,14 @@ for i in 1 2 3 4 5 6 7 8 9; do
     wait "$pid" 2>/dev/null
     expect_clean
 done
+
+case_ "a training job inside goes with it"
+MARK=$tmp yoke testbed run --hosts 2 -- yoke train softmax --mode async --hosts n0,n1 --steps 100000000 --run inside >/dev/null 2>&1 &
+pid=$!
+wait_until test -e inside/ranks.json
+kill -KILL "$pid"
+wait "$pid" 2>/dev/null
+expect_clean
 
 case_ "what a killed janitor left is swept by the next start"
 rm -f up
