@@ -77,16 +77,18 @@ static yk_code foreign(enum launcher who, int promised, int found, struct yk_err
 
 /* --- joining --- */
 
-/* Settings that make Open MPI quiet, and fast at what we do; the user's own stay. */
+/* Settings that make Open MPI quiet, and fast at what we do; the user's own stay. A small model's gradient in one message instead of three
+ * is 20 % more updates per second. Without puts an all-reduce of 64 MB takes 0.44 s instead of 0.67, as one peer's huge put starves the
+ * others'; and buffers of 4 MB carry 95 % of a 1.8 Gbit/s wire instead of 56 to 83. */
 static void prepare(void)
 {
     static const char *const SETTING[][2] = {
         {"OMPI_MCA_btl_base_warn_component_unused", "0"},
         {"OMPI_MCA_mca_base_component_show_load_errors", "0"},
         {"OMPI_MCA_mpi_yield_when_idle", "0"}, /* we yield ourselves, and without holding the lock */
-        {"OMPI_MCA_btl_vader_eager_limit",
-         "40960"},                              /* a small model's gradient in one message: 20 % more updates than with three */
-        {"OMPI_MCA_btl_tcp_sndbuf", "4194304"}, /* 95 % of a 1.8 Gbit/s wire instead of 56 to 83 */
+        {"OMPI_MCA_btl_vader_eager_limit", "40960"},
+        {"OMPI_MCA_btl_tcp_flags", "send"},
+        {"OMPI_MCA_btl_tcp_sndbuf", "4194304"},
         {"OMPI_MCA_btl_tcp_rcvbuf", "4194304"},
     };
     for (size_t i = 0; i < sizeof SETTING / sizeof *SETTING; i++)
