@@ -223,7 +223,7 @@ static void test_records(void **state)
             double sum = tiny_number(p, "input") + tiny_number(p, "compute") + tiny_number(p, "push") + tiny_number(p, "pull") +
                          tiny_number(p, "wait");
             double waited = RUN[i].workers == 1 ? tiny_number(p, "wait") : 0; /* for evaluations: beside the training */
-            if (tiny_number(d, "steps") > 1)                                  /* its second step is the first that is timed */
+            if (tiny_number(d, "steps") > 2) /* its second step is the first that is timed, unless it begins an epoch */
                 assert_true(fabs(sum - waited - tiny_number(d, "seconds")) < 0.01 * tiny_number(d, "seconds"));
             if (RUN[i].workers > 1)
                 assert_true(tiny_number(d, "bytes_sent") > 0 && tiny_number(d, "bytes_received") > 0);

@@ -70,12 +70,14 @@ void yk_session_work(struct yk_session *s, struct yk_hand *hand)
     struct yk_worker *w = &hand->worker;
     struct yk_task task;
     double born = yk_now();
-    for (;;) {
-        bool timed = w->phases.steps % SAMPLE == 1;
+    for (uint64_t next = 1;;) { /* the first step is no sample of the others */
+        bool timed = w->phases.steps >= next;
         double start = tick(timed);
         if (!yk_worker_pull(w, &task)) /* parameters fresh enough, and what to compute with them */
             break;
-        timed = timed && task.id % s->train.rows != 0;
+        timed = timed && task.id % s->train.rows != 0; /* nor is one that shuffles */
+        if (timed)
+            next = w->phases.steps + SAMPLE;
         train_step(s, hand, &task, timed ? yk_now() - start : 0, timed);
     }
     w->phases.seconds += yk_now() - born;
