@@ -27,6 +27,7 @@ enter()
     # shellcheck disable=SC2016 # the inner shell expands these
     unshare --mount --pid --fork --kill-child bash -c '
         mount -t proc proc "$0/proc" &&
+        mount -t sysfs -o ro sysfs "$0/sys" &&
         mount -t devpts -o newinstance,ptmxmode=0666 devpts "$0/dev/pts" &&
         mount -t tmpfs tmpfs "$0/dev/shm" &&
         exec chroot "$0" "$@"' \
