@@ -41,27 +41,32 @@ static yk_code read_hosts(const struct yk_opts *opts, const struct yk_options *o
     return yk_hosts_read(hosts, &ask, e);
 }
 
-static yk_code run_job(struct call *call, const struct yk_options *o, const struct yk_hosts *hosts, size_t owners,
+static yk_code run_job(struct call *call, const struct yk_options *o, const struct yk_hosts *hosts, size_t owners, bool train,
                        struct yk_error *e)
 {
     char program[YK_PATH_MAX];
     yk_code rc = yk_launch_program(program, e);
     if (rc != YK_OK)
         return rc;
-    char **argv = calloc((size_t)call->argc + 3, sizeof *argv);
+    char **argv = calloc((size_t)call->argc + 5, sizeof *argv), ps[] = "--ps", count[24], workers[] = "--workers", slots[24];
     if (argv == NULL)
-        return yk_fail_memory(e, ((size_t)call->argc + 3) * sizeof *argv);
-    memcpy(argv, call->argv, (size_t)call->argc * sizeof *argv);
+        return yk_fail_memory(e, ((size_t)call->argc + 5) * sizeof *argv);
+    size_t words = (size_t)call->argc;
+    memcpy(argv, call->argv, words * sizeof *argv);
     argv[0] = program;
-    char ps[] = "--ps", count[24];
     if (o->ps == 0 && owners > 1) { /* --ps-hosts or TF_CONFIG name several, and nobody said how many */
         snprintf(count, sizeof count, "%zu", owners);
-        argv[call->argc] = ps;
-        argv[call->argc + 1] = count;
+        argv[words++] = ps;
+        argv[words++] = count;
     }
-    char train[] = "train", resume[] = "--resume", folder[] = YK_LAUNCH_FOLDER, json[] = "--json", quiet[] = "--quiet",
+    if (train && !yk_opts_typed(&call->config->opts, "workers")) { /* the hosts count, whatever a yoke.ini says */
+        snprintf(slots, sizeof slots, "%zu", hosts->workers.n);
+        argv[words++] = workers;
+        argv[words] = slots;
+    }
+    char again_word[] = "train", resume[] = "--resume", folder[] = YK_LAUNCH_FOLDER, json[] = "--json", quiet[] = "--quiet",
          verbose[] = "--verbose";
-    char *again[8] = {program, train, resume, folder};
+    char *again[8] = {program, again_word, resume, folder};
     size_t n = 4;
     if (o->json)
         again[n++] = json;
@@ -72,7 +77,7 @@ static yk_code run_job(struct call *call, const struct yk_options *o, const stru
     const struct yk_launch launch = {.hosts = hosts,
                                      .owners = owners,
                                      .argv = argv,
-                                     .resume_argv = strcmp(call->argv[1], "train") == 0 ? again : NULL,
+                                     .resume_argv = train ? again : NULL,
                                      .restarts = o->restarts > 0 ? (int)o->restarts
                                                  : restart       ? RESTARTS
                                                                  : 0,
@@ -119,7 +124,7 @@ yk_code launch_job(struct call *call, bool train, bool *done, struct yk_error *e
         bool served = train && mode != YK_MODE_local && mode != YK_MODE_allreduce;
         *done = true;
         size_t named = hosts.owners.n > 0 ? hosts.owners.n : 1, owners = o.ps > 0 ? (size_t)o.ps : named;
-        rc = run_job(call, &o, &hosts, served ? owners : 0, e);
+        rc = run_job(call, &o, &hosts, served ? owners : 0, train, e);
     }
     yk_hosts_release(&hosts);
     yk_opts_release(&opts);

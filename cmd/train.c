@@ -67,8 +67,9 @@ static void tell_done(const yoke_run *run, yk_code rc, int number, const char *o
 {
     if (rc != YK_OK)
         print_error(e);
-    yk_record_done((int)rc, number, run != NULL ? yoke_folder(run) : "", run != NULL && yoke_saved(run) >= 0,
-                   run != NULL ? yoke_step(run) : 0, output != NULL ? output : "");
+    long long saved = run != NULL ? yoke_saved(run) : -1; /* what a restart would go on from */
+    yk_record_done((int)rc, number, run != NULL ? yoke_folder(run) : "", saved >= 0, saved >= 0 ? saved : 0,
+                   output != NULL ? output : "");
 }
 
 /* Rank 0 keeps its parent sure that it is there: behind mpirun it would not learn that a whole host has gone. */
@@ -148,7 +149,7 @@ static yk_code run(struct call *call, struct yk_error *e)
         fputs(text, stdout);
     }
     free(text);
-    call->told = parent || (rank && !first && rc == YK_LOST);
+    call->told = parent || (rc == YK_LOST && yoke_rank(run) > 1); /* if rank 0 is lost, one of the others says so */
     call->signal = stopped ? caught : 0;
     fflush(stdout);
     training = NULL;

@@ -140,7 +140,7 @@ static inline bool rig_lost(void *arg, int worker, const char *why)
     struct rig *r = arg;
     (void)why;
     if (r->replaces)
-        r->server[0].replace = (struct yk_replace){.wanted = true, .worker = (unsigned)worker};
+        yk_server_want(&r->server[0], (unsigned)worker);
     return worker >= 0;
 }
 

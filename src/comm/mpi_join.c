@@ -85,7 +85,6 @@ static void prepare(void)
     static const char *const SETTING[][2] = {
         {"OMPI_MCA_btl_base_warn_component_unused", "0"},
         {"OMPI_MCA_mca_base_component_show_load_errors", "0"},
-        {"OMPI_MCA_mpi_yield_when_idle", "0"}, /* we yield ourselves, and without holding the lock */
         {"OMPI_MCA_btl_vader_eager_limit", "40960"},
         {"OMPI_MCA_btl_tcp_flags", "send"},
         {"OMPI_MCA_btl_tcp_sndbuf", "4194304"},

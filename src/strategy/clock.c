@@ -31,6 +31,7 @@ yk_code yk_clock_init(struct yk_clock *c, const struct yk_rule *rule, uint64_t p
         return rc;
     c->deal.next = position;
     c->deal.one_epoch = rule->fresh;
+    c->deal.near = rule->threads;
     c->member = calloc(rule->workers, sizeof *c->member);
     if (c->member == NULL) {
         yk_clock_release(c);
@@ -54,6 +55,7 @@ void yk_clock_limit(struct yk_clock *c, uint64_t step)
     if (r->last_step == UINT64_MAX || r->held) /* where a step takes several parts it is the step that ends the run */
         return;
     uint64_t left = r->last_step > step ? r->last_step - step : 0;
+    c->deal.quota = left;
     left -= left < c->deal.backs ? left : c->deal.backs;
     c->deal.end = yk_deal_after(&c->deal, c->deal.next, left);
 }

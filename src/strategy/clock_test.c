@@ -282,6 +282,7 @@ static void test_idle(void **state)
     a = next(&c, 0, 2);
     yk_clock_applied(&c, 0, a.id, 0, BATCH, 0);
     assert_true(yk_clock_over(&c));
+    c.deal.quota = 9;
     yk_deal_add(&c.deal, 50); /* as if somebody had been lost: work again, and 1 has not asked yet */
     a = next(&c, 0, 3);
     assert_int_equal(a.id, 50);

@@ -6,7 +6,7 @@
 
 yk_code yk_deal_init(struct yk_deal *d, uint64_t rows, uint32_t batch, unsigned most, struct yk_error *e)
 {
-    *d = (struct yk_deal){.rows = rows, .batch = batch, .end = UINT64_MAX, .most = most};
+    *d = (struct yk_deal){.rows = rows, .batch = batch, .end = UINT64_MAX, .quota = UINT64_MAX, .most = most};
     d->out = calloc(most, sizeof *d->out);
     d->back = calloc(most, sizeof *d->back);
     if (d->out == NULL || d->back == NULL) {
@@ -44,7 +44,7 @@ static uint64_t oldest_epoch(const struct yk_deal *d)
 uint64_t yk_deal_take(struct yk_deal *d)
 {
     uint64_t id;
-    if (d->outs == d->most)
+    if (d->outs == d->most || d->quota == 0)
         return YK_NO_PART;
     if (d->backs > 0) {
         id = d->back[0];
@@ -53,10 +53,12 @@ uint64_t yk_deal_take(struct yk_deal *d)
         memmove(d->back, d->back + 1, --d->backs * sizeof *d->back);
     } else {
         id = d->next;
-        if (id >= d->end || id / d->rows - oldest_epoch(d) > (d->one_epoch ? 0 : 1))
+        uint64_t apart = d->one_epoch || d->near ? id / d->rows - oldest_epoch(d) : 0;
+        if (id >= d->end || apart > (d->one_epoch ? 0 : 1))
             return YK_NO_PART;
         d->next += yk_deal_size(d, id);
     }
+    d->quota -= d->quota != UINT64_MAX;
     d->out[d->outs++] = id;
     return id;
 }
@@ -78,8 +80,10 @@ void yk_deal_done(struct yk_deal *d, uint64_t id)
 
 void yk_deal_return(struct yk_deal *d, uint64_t id)
 {
-    if (forget(d, id))
-        yk_deal_add(d, id);
+    if (!forget(d, id))
+        return;
+    d->quota += d->quota != UINT64_MAX;
+    yk_deal_add(d, id);
 }
 
 void yk_deal_add(struct yk_deal *d, uint64_t id)

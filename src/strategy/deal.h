@@ -5,7 +5,8 @@
  * came too late is *back*, and dealt again before any new one, so it still belongs to its epoch. What is back or out when a checkpoint is
  * written is saved with it: a resumed run deals it again.
  *
- * Parts of an epoch are dealt only while no more than the epoch before it is unfinished, so two shuffled orders in memory are enough.
+ * Where workers share two shuffled orders (`near`), parts of an epoch are dealt only while no more than the epoch before it is unfinished; others
+ * have orders of their own, and go on while one of them sleeps over a part.
  * THREADS: belongs to the clock, under owner 0's lock. */
 #ifndef YK_STRATEGY_DEAL_H
 #define YK_STRATEGY_DEAL_H
@@ -21,8 +22,10 @@ struct yk_deal {
     uint64_t rows;
     uint32_t batch;
     bool one_epoch; /* never deal from two epochs at a time: a synchronous step belongs to one */
+    bool near;      /* never from more than two */
     uint64_t next;  /* the next new part */
     uint64_t end;   /* no new part from here on */
+    uint64_t quota; /* parts that may still be dealt, new or not */
     uint64_t *out;  /* (outs) */
     uint64_t *back; /* (backs) ascending */
     unsigned outs, backs, most;

@@ -97,12 +97,14 @@ static void test_restored(void **state)
     yk_deal_release(&d);
 }
 
-/* Two shuffled orders are in memory: nothing of epoch e + 2 while anything of e is not done, be it out or back. */
+/* Where two shuffled orders are in memory: nothing of epoch e + 2 while anything of e is not done, be it out or back. Elsewhere nobody waits
+ * for somebody who sleeps. */
 static void test_two_epochs(void **state)
 {
     (void)state;
     struct yk_deal d;
     deal_open(&d, ROWS, BATCH, 64);
+    d.near = true;
     assert_int_equal(yk_deal_take(&d), 0); /* somebody keeps this one */
     for (int k = 1; k < 2 * PARTS; k++) {
         uint64_t id = yk_deal_take(&d);
@@ -115,8 +117,30 @@ static void test_two_epochs(void **state)
     yk_deal_return(&d, 0);
     assert_int_equal(yk_deal_take(&d), 0); /* what is back may always be dealt */
     assert_int_equal(yk_deal_take(&d), YK_NO_PART);
-    yk_deal_done(&d, 0);
+    d.near = false;
     assert_int_equal(yk_deal_take(&d), 2 * ROWS);
+    d.near = true;
+    yk_deal_done(&d, 0);
+    assert_int_equal(yk_deal_take(&d), 2 * ROWS + BATCH);
+    yk_deal_release(&d);
+}
+
+/* No more parts than are wanted, new ones or not; one that comes back may be dealt again. */
+static void test_quota(void **state)
+{
+    (void)state;
+    struct yk_deal d;
+    deal_open(&d, ROWS, BATCH, 64);
+    yk_deal_add(&d, 0);
+    yk_deal_add(&d, BATCH);
+    d.next = 2 * BATCH;
+    d.quota = 1;
+    assert_int_equal(yk_deal_take(&d), 0);
+    assert_int_equal(yk_deal_take(&d), YK_NO_PART);
+    yk_deal_return(&d, 0);
+    assert_int_equal(yk_deal_take(&d), 0);
+    yk_deal_done(&d, 0);
+    assert_int_equal(yk_deal_take(&d), YK_NO_PART);
     yk_deal_release(&d);
 }
 
@@ -235,6 +259,7 @@ static void test_at_random(void **state)
         memset(done, 0, sizeof done);
         deal_open(&d, ROWS, BATCH, MOST);
         d.one_epoch = one != 0;
+        d.near = true;
         d.end = EPOCHS * ROWS;
         for (int i = 0; i < 1000000 && !yk_deal_over(&d); i++) {
             if (outs < MOST && yk_rng_below(&r, 2) == 0) {
@@ -270,9 +295,10 @@ static void test_at_random(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_in_order),   cmocka_unit_test(test_returns),   cmocka_unit_test(test_restored),
-        cmocka_unit_test(test_two_epochs), cmocka_unit_test(test_one_epoch), cmocka_unit_test(test_most),
-        cmocka_unit_test(test_limits),     cmocka_unit_test(test_over),      cmocka_unit_test(test_at_random),
+        cmocka_unit_test(test_in_order),  cmocka_unit_test(test_returns),    cmocka_unit_test(test_restored),
+        cmocka_unit_test(test_quota),     cmocka_unit_test(test_two_epochs), cmocka_unit_test(test_one_epoch),
+        cmocka_unit_test(test_most),      cmocka_unit_test(test_limits),     cmocka_unit_test(test_over),
+        cmocka_unit_test(test_at_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,6 +21,9 @@ void yk_pushes_release(struct yk_pushes *t)
 {
     for (unsigned i = 0; t->push != NULL && i < t->n; i++)
         yk_floats_free(t->push[i].buffer);
+    for (unsigned i = 0; i < t->abandons; i++)
+        yk_floats_free(t->abandoned[i]);
+    free(t->abandoned);
     free(t->push);
     free(t->have);
     *t = (struct yk_pushes){0};
@@ -91,6 +94,21 @@ void yk_pushes_lose(struct yk_pushes *t, unsigned w)
         if (t->have[i].worker != w)
             t->have[kept++] = t->have[i];
     t->haves = kept;
+}
+
+void yk_pushes_abandon(struct yk_pushes *t, unsigned w)
+{
+    for (unsigned i = 0; i < t->n; i++) {
+        struct yk_push *p = &t->push[i];
+        if (p->worker != w || p->receiving == 0)
+            continue;
+        float **more = realloc(t->abandoned, (t->abandons + 1) * sizeof *more);
+        if (more == NULL)
+            continue; /* the slot stays as it is: one push fewer at a time */
+        t->abandoned = more;
+        t->abandoned[t->abandons++] = p->buffer;
+        *p = (struct yk_push){0};
+    }
 }
 
 uint64_t yk_pushes_have(struct yk_pushes *t, unsigned w, uint64_t id, unsigned more)

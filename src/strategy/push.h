@@ -36,6 +36,8 @@ struct yk_pushes {
     uint32_t covered;          /* shards of the open step that are here */
     struct yk_set_entry *have; /* (haves, at most n) backups: which pushes of the open step other owners have */
     unsigned haves;
+    float **abandoned; /* (abandons) buffers that the engine may still write into */
+    unsigned abandons;
 };
 
 yk_code yk_pushes_init(struct yk_pushes *t, unsigned n, size_t lo, size_t hi, struct yk_error *e);
@@ -51,6 +53,8 @@ struct yk_push *yk_pushes_around(struct yk_pushes *t, const float *data);
 void yk_pushes_forget(struct yk_pushes *t);
 /* Worker w is lost: what it has pushed for the open step does not count. */
 void yk_pushes_lose(struct yk_pushes *t, unsigned w);
+/* ... and what the engine was still receiving from it never ends: such a push gets another buffer. */
+void yk_pushes_abandon(struct yk_pushes *t, unsigned w);
 /* Other owners that have the push (w, id) of the open step; `more` have just said so. */
 uint64_t yk_pushes_have(struct yk_pushes *t, unsigned w, uint64_t id, unsigned more);
 

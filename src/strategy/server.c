@@ -112,12 +112,13 @@ static bool too_few(const struct yk_server *s)
     return true;
 }
 
+/* A task, or if it is NULL the word that there is none any more. */
 static void answer(struct yk_server *s, unsigned w, const struct yk_task *t)
 {
     struct yk_member *m = &s->clock->member[w];
     m->waiting = false;
     s->clock->waiting--;
-    if (!s->clock->stopping) {
+    if (t != NULL) {
         send_task(s, w, t);
         return;
     }
@@ -135,23 +136,32 @@ static unsigned idlers(const struct yk_server *s)
     return n;
 }
 
-/* Everybody who waits and may go on gets its next task; at the end, the word that it is over. When one has found no work, the others are
- * asked once more. */
+/* Is a whole batch under way? Then all have a part in it, also those who have not asked for theirs yet. */
+static bool is_open(const struct yk_server *s)
+{
+    bool open = false;
+    for (unsigned w = 0; s->rule->held && !s->rule->pooled && !s->halted && w < s->rule->workers; w++)
+        open = open || (s->clock->member[w].alive && s->clock->member[w].task != YK_NO_PART);
+    return open;
+}
+
+/* Everybody who waits and may go on gets its next task; at the end, the word that it is over, but a whole batch that is under way is completed
+ * first. When one has found no work, the others are asked once more. */
 void yk_server_go_on(struct yk_server *s)
 {
     struct yk_clock *c = s->clock;
     unsigned idle;
-    if (s->holding || !s->ready || (s->replace.wanted && !c->stopping))
+    if (s->holding || !s->ready || (s->replace.wants > 0 && !c->stopping))
         return maybe_end(s);
-    bool further = too_few(s);
+    bool further = too_few(s), stops = c->stopping && !is_open(s);
     do {
         idle = idlers(s);
         for (unsigned w = 0; c->waiting > 0 && w < s->rule->workers; w++) {
             struct yk_member *m = &c->member[w];
             bool holds = s->rule->held && m->task != YK_NO_PART && !further;
             struct yk_task t;
-            if (m->waiting && (c->stopping || (!holds && yk_clock_next(c, w, s->owner.step, &t))))
-                answer(s, w, &t);
+            if (m->waiting && (stops || (!holds && yk_clock_next(c, w, s->owner.step, &t))))
+                answer(s, w, stops ? NULL : &t);
         }
     } while (idlers(s) > idle);
     maybe_end(s);
@@ -167,8 +177,11 @@ static void maybe_end(struct yk_server *s)
 {
     struct yk_clock *c = s->clock;
     unsigned stopped = 0;
-    if (s->replace.wanted && !s->replace.called && !c->stopping && c->waiting == c->alive && !s->gathering)
+    if (s->replace.wants > 0 && !s->replace.called && !c->stopping && c->waiting == c->alive && !s->gathering) {
+        for (s->replace.worker = 0; !s->replace.wanted[s->replace.worker];)
+            s->replace.worker++;
         s->replace.called = true; /* whoever runs the message loop sees it */
+    }
     for (unsigned w = 0; w < s->rule->workers; w++)
         stopped += c->member[w].alive && c->member[w].stopped;
     if (!c->stopping || s->ended || s->gathering || stopped < c->alive)
@@ -384,7 +397,7 @@ static void hold(struct yk_server *s, struct yk_push *p, const struct yk_note *n
         close_batch(s);
     } else if (s->rule->pooled && s->clock != NULL) {
         yk_server_try_set(s);
-        if (s->clock->waiting == s->clock->alive) /* fewer are left than a step takes */
+        if (s->clock->waiting == s->clock->alive || s->clock->stopping) /* fewer are left than a step takes */
             yk_server_go_on(s);
     } else if (s->rule->pooled && !s->comm->shared) {
         struct yk_note have = {.kind = YK_HAVE, .step = n->step, .first = w, .id = n->id};
@@ -428,13 +441,29 @@ static void arrive_pull(struct yk_server *s, unsigned w)
     }
 }
 
+/* Does the note come from whom it may come from, about somebody who exists? */
+static bool is_sound(const struct yk_server *s, const struct yk_note *n)
+{
+    int workers = s->comm->workers, w = n->from - s->comm->owners;
+    if (n->kind == YK_PUSH || n->kind == YK_PULL || n->kind == YK_ACCOUNT)
+        return w >= 0 && w < workers;
+    if (n->kind == YK_FENCE || n->kind == YK_REPLACE || n->kind == YK_HAVE)
+        return n->first < (uint32_t)workers;
+    return true;
+}
+
 static void *place(void *arg, const struct yk_note *n)
 {
     struct yk_server *s = arg;
+    if (!is_sound(s, n))
+        return NULL;
     if (n->kind == YK_PUSH)
         return place_push(s, n);
-    if (n->kind == YK_STATE && n->first <= s->owner.optimizer->slots)
+    if (n->kind == YK_STATE && n->first <= s->owner.optimizer->slots && n->lo <= s->count &&
+        n->bytes <= (s->count - n->lo) * sizeof(float))
         return yk_server_state(s, n->first) + n->lo;
+    if (n->kind == YK_GATHER && n->bytes == s->rule->workers * sizeof *s->counted)
+        return s->counted;
     if (n->kind == YK_SET && n->bytes <= s->rule->need * sizeof *s->set)
         return s->set;
     if (n->kind == YK_ACCOUNT && n->bytes <= sizeof s->account_buffer)
@@ -448,6 +477,8 @@ static void arrive(void *arg, const struct yk_note *n, const void *data)
 {
     struct yk_server *s = arg;
     struct yk_note answer = {.kind = YK_COUNT, .first = n->first};
+    if (!is_sound(s, n))
+        return;
     switch ((enum yk_kind)n->kind) {
     case YK_PUSH:
         arrive_push(s, n, data);
@@ -464,7 +495,8 @@ static void arrive(void *arg, const struct yk_note *n, const void *data)
         yk_server_answer(s);
         break;
     case YK_SET:
-        close_set(s, data, (unsigned)(n->bytes / sizeof *s->set));
+        if (data != NULL)
+            close_set(s, data, (unsigned)(n->bytes / sizeof *s->set));
         yk_server_answer(s);
         break;
     case YK_HAVE:
@@ -474,12 +506,15 @@ static void arrive(void *arg, const struct yk_note *n, const void *data)
         }
         break;
     case YK_FENCE:
+        yk_pushes_abandon(&s->table, n->first);
+        if (!s->rule->pooled) /* a new incarnation of everybody says the rest */
+            break;
         s->least[n->first] = n->incarnation;
         s->owed[n->first] = false;
-        if (s->rule->held)
-            yk_pushes_lose(&s->table, n->first);
+        yk_pushes_lose(&s->table, n->first);
         answer.id = s->applied[n->first];
         yk_server_send(s, 0, &answer, NULL, 0);
+        yk_server_answer(s);
         break;
     case YK_COUNT:
         yk_server_take_count(s, n);
@@ -490,7 +525,8 @@ static void arrive(void *arg, const struct yk_note *n, const void *data)
             s->watcher.account(s->watcher.arg, yk_server_worker(s, n->from), data, n->bytes);
         break;
     case YK_REPLACE:
-        s->replace = (struct yk_replace){.wanted = true, .called = true, .worker = n->first};
+        s->replace.called = true;
+        s->replace.worker = n->first;
         if (s->rule->pooled) /* the new one may push before this process is back from the meeting */
             s->least[n->first] = n->incarnation;
         break;
@@ -518,7 +554,7 @@ yk_code yk_server_init(struct yk_server *s, struct yk_comm *comm, const struct y
                        const struct yk_watcher *watcher, struct yk_error *e)
 {
     unsigned workers = rule->workers, each = 1, shards = rule->pooled ? 1 : rule->shards;
-    *s = (struct yk_server){.comm = comm, .rule = rule, .index = index, .clock = clock, .gather_at = UINT64_MAX};
+    *s = (struct yk_server){.comm = comm, .rule = rule, .index = index, .clock = clock, .gather_at = UINT64_MAX, .count = count};
     if (watcher != NULL)
         s->watcher = *watcher;
     yk_owner_init(&s->owner, recipe, weights, slot, yk_owner_at(index, rule->owners, count),
@@ -534,8 +570,11 @@ yk_code yk_server_init(struct yk_server *s, struct yk_comm *comm, const struct y
     s->least = calloc(workers, sizeof *s->least);
     s->owed = calloc(workers, sizeof *s->owed);
     s->applied = calloc(workers, sizeof *s->applied);
+    s->counted = calloc(workers, sizeof *s->counted);
+    s->replace.wanted = calloc(workers, sizeof *s->replace.wanted);
     s->set = calloc(rule->need + 1, sizeof *s->set);
-    if (s->block == NULL || s->least == NULL || s->owed == NULL || s->applied == NULL || s->set == NULL) {
+    if (s->block == NULL || s->least == NULL || s->owed == NULL || s->applied == NULL || s->counted == NULL ||
+        s->replace.wanted == NULL || s->set == NULL) {
         yk_server_release(s);
         return yk_fail_memory(e, pushes * sizeof *s->block);
     }
@@ -549,6 +588,8 @@ void yk_server_release(struct yk_server *s)
     free(s->least);
     free(s->owed);
     free(s->applied);
+    free(s->counted);
+    free(s->replace.wanted);
     free(s->set);
     *s = (struct yk_server){0};
 }

@@ -55,6 +55,7 @@ struct yk_server {
     bool gathering;     /* it is under way, */
     unsigned missing;   /* from so many owners */
     uint64_t gather_at; /* another owner: the step whose state the clock wants; UINT64_MAX if none */
+    uint64_t *counted;  /* (workers) ... and what it has applied of each by then: async pushes may still be on their way here */
     bool ended;         /* everybody has stopped and the state is as the watcher wants it */
     bool closed, clean; /* another owner: the clock said that the run is over, and that nobody was lost */
     yk_code failed;     /* the job cannot go on */
@@ -64,9 +65,12 @@ struct yk_server {
     unsigned accounts;        /* workers that have said where their time went, */
     char account_buffer[256]; /* and what they say while it arrives */
     struct yk_replace {
-        bool wanted, called; /* a new worker for a lost one: when everybody waits, all are called to meet */
-        unsigned worker;
+        bool *wanted;    /* (workers) owner 0: lost, and a new one shall take their place; one at a time */
+        unsigned wants;  /* how many */
+        bool called;     /* everybody waits, and all are called to meet */
+        unsigned worker; /* for this one */
     } replace;
+    size_t count; /* floats of all owners */
 };
 
 extern const struct yk_handler yk_server_handler;
@@ -85,7 +89,9 @@ void yk_server_stop(struct yk_server *s);
 /* Owner 0, under its lock: tell all others that the run is over (`clean`: nobody was lost), or that it has failed. */
 void yk_server_close(struct yk_server *s, bool clean);
 void yk_server_fail(struct yk_server *s, yk_code code, const char *why);
-/* Owner 0, under its lock: worker `w` has been started anew. */
-void yk_server_replaced(struct yk_server *s, bool done);
+/* Owner 0, under its lock: a new worker shall take the place of `w`, when everybody waits. */
+void yk_server_want(struct yk_server *s, unsigned w);
+/* Any owner, under its lock: the meeting for a new `w` is over; `done`: it is there. */
+void yk_server_replaced(struct yk_server *s, unsigned w, bool done);
 
 #endif

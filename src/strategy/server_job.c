@@ -12,7 +12,8 @@ void yk_server_gather(struct yk_server *s)
     struct yk_note n = {.kind = YK_GATHER, .step = s->owner.step};
     s->gathering = true;
     s->missing = (unsigned)s->comm->owners - 1;
-    yk_server_tell(s, &n, NULL, 0);
+    memcpy(s->counted, s->applied, s->rule->workers * sizeof *s->counted); /* stays as it is until all have answered */
+    yk_server_tell(s, &n, s->counted, s->rule->workers * sizeof *s->counted);
 }
 
 float *yk_server_state(const struct yk_server *s, unsigned which) /* 0: weights, 1..: the optimizer's */
@@ -32,9 +33,20 @@ static void send_state(struct yk_server *s, int to, size_t lo, size_t hi)
     }
 }
 
+/* Has it applied what owner 0 had when it asked? What a lost worker left half done does not come any more. */
+static bool is_level(const struct yk_server *s)
+{
+    if (s->rule->fresh)
+        return s->owner.step >= s->gather_at;
+    for (unsigned w = 0; w < s->rule->workers; w++)
+        if (s->least[w] != UINT32_MAX && s->applied[w] < s->counted[w])
+            return false;
+    return true;
+}
+
 void yk_server_answer(struct yk_server *s)
 {
-    if (s->gather_at == UINT64_MAX || (s->rule->fresh && s->owner.step < s->gather_at))
+    if (s->gather_at == UINT64_MAX || !is_level(s))
         return;
     s->gather_at = UINT64_MAX;
     send_state(s, 0, s->owner.lo, s->owner.hi);
@@ -60,7 +72,7 @@ void yk_server_take_state(struct yk_server *s, const struct yk_note *n)
 
 void yk_server_take_count(struct yk_server *s, const struct yk_note *n) /* what another owner has of a lost worker */
 {
-    if (n->first < s->rule->workers && n->id > s->applied[n->first])
+    if (n->first < s->rule->workers && n->id != s->applied[n->first])
         s->clock->member[n->first].ledger.torn++;
 }
 
@@ -116,12 +128,12 @@ static void lose_worker(struct yk_server *s, unsigned w)
     bool begun = !s->clock->stopping || !s->clock->member[w].stopped;
     if (s->rule->pooled && s->rule->held)
         drop_held(s, w);
+    yk_pushes_abandon(&s->table, w);
     yk_clock_lose(s->clock, w);
     s->least[w] = s->rule->pooled ? UINT32_MAX : s->least[w];
     yk_server_send(s, yk_worker_endpoint(s->comm, (int)w), &fenced, NULL, 0); /* in case it only slept */
     s->comm->ops->fence(s->comm, yk_worker_endpoint(s->comm, (int)w));
-    if (s->rule->pooled)
-        yk_server_tell(s, &fence, NULL, 0);
+    yk_server_tell(s, &fence, NULL, 0);
     if (s->clock->alive == 0) {
         yk_server_fail(s, YK_LOST, "all workers are lost");
         return;
@@ -178,12 +190,21 @@ void yk_server_close(struct yk_server *s, bool clean)
         yk_server_send(s, i, &n, NULL, 0);
 }
 
-void yk_server_replaced(struct yk_server *s, bool done)
+void yk_server_want(struct yk_server *s, unsigned w)
 {
-    unsigned w = s->replace.worker;
-    s->replace = (struct yk_replace){0};
+    s->replace.wants += !s->replace.wanted[w];
+    s->replace.wanted[w] = true;
+}
+
+void yk_server_replaced(struct yk_server *s, unsigned w, bool done)
+{
+    s->replace.called = false;
+    if (done)
+        s->applied[w] = 0; /* a torn push is told by counting those of one process */
     if (s->clock == NULL)
         return;
+    s->replace.wants -= s->replace.wanted[w];
+    s->replace.wanted[w] = false;
     if (done)
         yk_clock_join(s->clock, w);
     if (done && s->rule->pooled) {

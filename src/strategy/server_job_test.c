@@ -172,7 +172,7 @@ static void test_replace(void **state)
             assert_true(r.server[0].replace.called && r.steps == (pooled ? 2 : 1));
             assert_false(rig_answered(&r, 0) || rig_answered(&r, 2));
             r.comm->ops->lock(r.comm, 0);
-            yk_server_replaced(&r.server[0], done);
+            yk_server_replaced(&r.server[0], 1, done);
             r.comm->ops->unlock(r.comm, 0);
             assert_true(rig_answered(&r, 0) && rig_answered(&r, 2));
             assert_int_equal(r.clock.alive, done ? 3 : 2);
@@ -193,6 +193,172 @@ static void test_replace(void **state)
             rig_assert_counts(&r, 3);
             rig_close(&r);
         }
+}
+
+/* Two are lost before the first has been replaced: there is a meeting for each, and the new ones are those that were met for. */
+static void test_replace_two(void **state)
+{
+    (void)state;
+    struct yk_rule rule = rig_rule(YK_MODE_sync, 4, 1);
+    struct rig r;
+    rule.shards = 12;
+    rig_open(&r, &rule, &RIG_COUNT, rig_mark);
+    r.replaces = true;
+    rig_start(&r, true);
+    for (unsigned w = 0; w < 4; w++)
+        assert_true(rig_pull(&r, w));
+    lose(&r, 3);
+    lose(&r, 1);
+    for (unsigned i = 0; i < 2; i++) /* once for the old incarnation */
+        for (unsigned w = 0; w < 4; w += 2) {
+            if (i > 0)
+                assert_true(rig_pull(&r, w));
+            rig_push(&r, w);
+        }
+    assert_true(r.server[0].replace.called && r.server[0].replace.worker == 1);
+    r.comm->ops->lock(r.comm, 0);
+    yk_server_replaced(&r.server[0], 1, true);
+    bool second = r.server[0].replace.called;
+    r.comm->ops->unlock(r.comm, 0);
+    assert_false(second); /* the first has not come yet, so not everybody waits */
+    struct yk_error e;
+    yk_worker_release(&r.worker[1]);
+    assert_int_equal(yk_worker_init(&r.worker[1], r.comm, &r.rule, 1, &r.params, false, &e), YK_OK);
+    r.hand[1] = (struct rig_hand){0};
+    yk_worker_start(&r.worker[1]);
+    assert_true(r.server[0].replace.called && r.server[0].replace.worker == 3);
+    r.comm->ops->lock(r.comm, 0);
+    yk_server_replaced(&r.server[0], 3, false);
+    r.comm->ops->unlock(r.comm, 0);
+    assert_true(r.clock.alive == 3 && r.clock.member[1].alive && !r.clock.member[3].alive);
+    assert_true(rig_answered(&r, 0) && rig_answered(&r, 1) && rig_answered(&r, 2));
+    rig_close(&r);
+}
+
+/* Stopped in the middle of a whole batch, and then somebody is lost: the batch is completed all the same, and everybody hears of the end. */
+static void test_stop_and_lose(void **state)
+{
+    (void)state;
+    for (unsigned backup = 0; backup < 2; backup++)
+        for (unsigned when = 0; when < 4; when++) {
+            struct yk_rule rule = backup ? rig_backup_rule(3, 1, 1) : rig_rule(YK_MODE_sync, 3, 1);
+            struct rig r;
+            rule.shards = backup ? 1 : 12;
+            rig_open(&r, &rule, &RIG_COUNT, rig_mark);
+            rig_start(&r, true);
+            for (unsigned w = 0; w < 3; w++)
+                assert_true(rig_pull(&r, w));
+            for (unsigned w = 0; w < when && w < 2; w++)
+                rig_push(&r, w);
+            r.comm->ops->lock(r.comm, 0);
+            yk_server_stop(&r.server[0]);
+            r.comm->ops->unlock(r.comm, 0);
+            unsigned lost = when == 3 ? 0 : 2;
+            lose(&r, lost);
+            r.hand[lost].busy = false;
+            r.hand[lost].stopped = true;
+            rig_play(&r, when, false);
+            assert_true(r.server[0].ended);
+            if (!backup)
+                assert_true(r.steps == 1 && r.examples == RIG_BATCH);
+            rig_close(&r);
+        }
+}
+
+/* Stopped when a new worker has not asked for its part of the open batch yet: it gets it, or the others would wait for ever. */
+static void test_stop_and_join(void **state)
+{
+    (void)state;
+    const struct yk_rule rule = rig_rule(YK_MODE_sync, 3, 1);
+    struct rig r;
+    rig_open(&r, &rule, &RIG_COUNT, rig_mark);
+    rig_start(&r, false);
+    for (unsigned w = 0; w < 2; w++) {
+        yk_worker_start(&r.worker[w]);
+        assert_true(rig_pull(&r, w));
+        rig_push(&r, w);
+    }
+    r.comm->ops->lock(r.comm, 0);
+    yk_server_stop(&r.server[0]);
+    r.comm->ops->unlock(r.comm, 0);
+    yk_worker_start(&r.worker[2]);
+    rig_play(&r, 1, false);
+    assert_true(r.steps == 1 && r.examples == RIG_BATCH);
+    rig_close(&r);
+}
+
+/* Async, several owners: the state that owner 0 asks for has everything that it has counted itself. */
+static void test_gather(void **state)
+{
+    (void)state;
+    const struct yk_rule rule = rig_rule(YK_MODE_async, 2, 2);
+    struct rig r;
+    uint64_t counted[2] = {3, 1};
+    struct yk_note ask = {.from = 0, .to = 1, .kind = YK_GATHER, .step = 4, .bytes = sizeof counted};
+    rig_open(&r, &rule, &RIG_COUNT, rig_mark);
+    struct yk_server *s = &r.server[1];
+    s->applied[0] = 3;
+    r.comm->ops->lock(r.comm, 1);
+    assert_ptr_equal(yk_server_handler.place(s, &ask), s->counted);
+    memcpy(s->counted, counted, sizeof counted);
+    yk_server_handler.arrive(s, &ask, s->counted);
+    assert_int_equal(s->gather_at, 4); /* a push of worker 1 is still on its way */
+    struct yk_note fence = {.from = 0, .to = 1, .kind = YK_FENCE, .first = 1, .incarnation = UINT32_MAX};
+    yk_server_handler.arrive(s, &fence, NULL);
+    assert_true(s->gather_at == UINT64_MAX); /* and will not come any more */
+    r.comm->ops->unlock(r.comm, 1);
+    rig_close(&r);
+}
+
+/* What comes over the wire is looked at before it is believed. */
+static void test_unsound(void **state)
+{
+    (void)state;
+    const struct yk_rule rule = rig_rule(YK_MODE_async, 2, 2);
+    struct rig r;
+    rig_open(&r, &rule, &RIG_COUNT, rig_mark);
+    struct yk_server *s = &r.server[1];
+    const struct yk_note BAD[] = {
+        {.kind = YK_STATE, .lo = r.params.count - 1, .bytes = 8},
+        {.kind = YK_STATE, .lo = UINT64_MAX, .bytes = 8},
+        {.kind = YK_STATE, .first = 99, .bytes = 8},
+        {.kind = YK_PUSH, .from = 0, .lo = s->owner.lo, .bytes = 8},
+        {.kind = YK_PUSH, .from = 4, .lo = s->owner.lo, .bytes = 8},
+        {.kind = YK_FENCE, .first = 2},
+        {.kind = YK_REPLACE, .first = 2},
+        {.kind = YK_SET, .bytes = 1 << 20},
+        {.kind = YK_GATHER, .bytes = 8},
+    };
+    r.comm->ops->lock(r.comm, 1);
+    for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++) {
+        assert_null(yk_server_handler.place(s, &BAD[i]));
+        if (BAD[i].kind != YK_STATE && BAD[i].kind != YK_GATHER)
+            yk_server_handler.arrive(s, &BAD[i], NULL);
+    }
+    assert_true(s->owner.step == 0 && !s->replace.called);
+    r.comm->ops->unlock(r.comm, 1);
+    rig_close(&r);
+}
+
+/* A worker dies while the engine receives from it: the buffer is given up, and its slot serves others. */
+static void test_abandoned(void **state)
+{
+    (void)state;
+    struct yk_pushes t;
+    struct yk_note n = {.kind = YK_PUSH, .bytes = 8};
+    assert_int_equal(yk_pushes_init(&t, 2, 0, 16, NULL), YK_OK);
+    for (unsigned i = 0; i < 100; i++) {
+        n.id = i;
+        float *a = yk_pushes_place(&t, 1, &n);
+        assert_non_null(a);
+        assert_non_null(yk_pushes_place(&t, 0, &n));
+        yk_pushes_around(&t, a)->used = false;
+        yk_pushes_abandon(&t, 1);
+        assert_null(yk_pushes_around(&t, a));
+        yk_pushes_find(&t, 0, &n)->receiving = 0;
+        yk_pushes_forget(&t);
+    }
+    yk_pushes_release(&t);
 }
 
 /* Nobody is left: the job has failed, and says so. */
@@ -299,6 +465,9 @@ int main(void)
         cmocka_unit_test(test_ssp),           cmocka_unit_test(test_fewer_than_needed),
         cmocka_unit_test(test_replace),       cmocka_unit_test(test_all_lost),
         cmocka_unit_test(test_fail),          cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_replace_two),   cmocka_unit_test(test_stop_and_lose),
+        cmocka_unit_test(test_gather),        cmocka_unit_test(test_unsound),
+        cmocka_unit_test(test_abandoned),     cmocka_unit_test(test_stop_and_join),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

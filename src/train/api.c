@@ -69,8 +69,12 @@ yoke_run *yoke_open(const yoke_config *config, const char *model, yoke_error *er
     }
     yk_code rc = yk_session_open(&run->session, &config->opts, model, &e);
     give(rc, &e, error);
-    if (rc == YK_OK)
+    if (rc == YK_OK && config->restarts > 0) {
         run->session->restarts = config->restarts;
+        if (run->session->job.mpi.rank == 0)
+            yk_session_event(run->session, YK_INFO, "restart %u, from step %llu: the start before lost a process it needs",
+                             config->restarts, (unsigned long long)run->session->now.step);
+    }
     if (rc != YK_OK) {
         free(run);
         run = NULL;
@@ -103,8 +107,12 @@ enum yoke_code yoke_train(yoke_run *run, yoke_error *error)
     }
     if (rc == YK_FAILED && e.hint[0] == '\0' && s->now.step > 0)
         yk_hint(&e, "when that is cured: yoke train --resume %.200s", s->run.dir);
-    if (rc == YK_LOST && e.hint[0] == '\0' && s->run.dir[0] != '\0')
-        yk_hint(&e, "yoke train --resume %.200s", s->run.dir);
+    if (rc == YK_LOST && e.hint[0] == '\0') /* a rank that is not the first knows only what it was told */
+        yk_hint(&e, "'yoke train --resume %.200s' goes on from the last checkpoint",
+                s->run.dir[0] != '\0' ? s->run.dir
+                : s->o.resume != NULL ? s->o.resume
+                : s->o.run != NULL    ? s->o.run
+                                      : "runs/latest");
     return give(rc, &e, error);
 }
 

@@ -169,9 +169,15 @@ static void pin(const struct yk_session *s)
 static void *hand_thread(void *arg)
 {
     struct yk_hand *h = arg;
+    struct yk_crew *c = &h->session->crew;
     yk_worker_start(&h->worker);
     yk_session_work(h->session, h);
     yk_worker_account(&h->worker);
+    if (h->worker.failed == YK_FAILED) { /* nobody would notice that a thread is missing */
+        lock(c, 0);
+        yk_server_fail(&c->server[0], YK_FAILED, "a worker is out of memory");
+        unlock(c, 0);
+    }
     return NULL;
 }
 

@@ -103,7 +103,7 @@ yk_code yk_crew_replace(struct yk_session *s)
     if (rc == YK_LOST) /* the engine hangs in the middle of it: this process can only end */
         give_up(crew, owner);
     else if (owner)
-        yk_server_replaced(&crew->server[0], rc == YK_OK);
+        yk_server_replaced(&crew->server[0], worker, rc == YK_OK);
     else
         crew->hand[0].worker.meet = false;
     if (crew->has_clock && rc == YK_OK) {
@@ -113,8 +113,11 @@ yk_code yk_crew_replace(struct yk_session *s)
         yk_session_event(s, YK_INFO, "worker %u is replaced by process %d on '%s'", worker, s->job.pid[endpoint],
                          s->job.host[endpoint]);
         yk_session_ranks(s, NULL);
-    } else if (crew->has_clock)
-        yk_session_event(s, YK_WARN, "no new worker can be started (%s); going on without", e.text);
+    } else if (crew->has_clock) {
+        yk_session_event(
+            s, YK_WARN, rc == YK_LOST ? "worker %u cannot be replaced: %s" : "worker %u cannot be replaced: %s; going on without",
+            worker, e.text);
+    }
     c->ops->unlock(c, me);
     return rc == YK_LOST ? YK_LOST : YK_OK;
 }

@@ -264,7 +264,7 @@ static yk_code restore_pool(struct yk_session *s, const struct yk_tensors *t, co
     }
     if (s->restored > 0 && !s->crew.rule.pooled) {
         yk_fail(e, YK_USAGE, "'%s' was written in the middle of an asynchronous epoch", path);
-        yk_hint(e, "it can go on with --mode async or ssp, or with --backup");
+        yk_hint(e, "it can go on with --mode async or ssp");
         return YK_USAGE;
     }
     return YK_OK;

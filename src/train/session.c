@@ -26,8 +26,8 @@ static yk_code check_resume(const struct yk_opts *given, struct yk_error *e)
         if (!given->given[i] || given->origin[i] < YK_CONFIG_FILE || (t->flags & (YK_OPT_ON_RESUME | YK_OPT_TRANSIENT)))
             continue;
         yk_fail(e, YK_USAGE, "--%s cannot be changed when a run is resumed", t->name);
-        yk_hint(e, "start a new run, or leave it out; stop rules, --eval-every, --checkpoint-every, --keep, --threads and --isa "
-                   "may change");
+        yk_hint(e, "start a new run, or leave it out; stop rules, workers and where they run, --mode, --eval-every, "
+                   "--checkpoint-every, --keep, --threads and --isa may change");
         return YK_USAGE;
     }
     return YK_OK;

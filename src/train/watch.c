@@ -261,7 +261,7 @@ bool yk_watch_lost(void *arg, int worker, const char *why)
     }
     yk_session_event(s, YK_WARN, "worker %d is lost: %s; going on with %u", worker, why, s->crew.clock.alive - 1);
     if (strcmp(policy, "replace") == 0 && s->crew.clock.alive > 1 && may_replace(s, (unsigned)worker))
-        s->crew.server[0].replace = (struct yk_replace){.wanted = true, .worker = (unsigned)worker};
+        yk_server_want(&s->crew.server[0], (unsigned)worker);
     return true;
 }
 

@@ -105,6 +105,11 @@ expect_nothing_left 5
 
 # --- or another one takes its place ---
 
+log_says() # RUN REGEX
+{
+    grep -qE -- "$2" "$1/log.txt"
+}
+
 seconds_of() # RUN REGEX: when an event happened
 {
     tr -d '\n' <"$1/summary.json" | grep -oE '"seconds": [0-9.e+-]+, *"step": [0-9]+, *"what": "[^"]*"' | grep -E -- "$2" |
@@ -140,6 +145,34 @@ replaces new-async --mode async --batch 60 --ps 2
 expect test "$(each steps new-async | head -n 1)" -gt 0
 
 # --- or the job ends ---
+
+case_ "two at once: both are replaced"
+train_job both "${short[@]}" --epochs 30 --hosts localhost:4 --mode sync "${exact[@]}" --on-worker-loss replace
+find_rank both worker 0
+first=$rank
+find_rank both worker 2
+kill -9 "$first" "$rank"
+replaced_both()
+{
+    log_says both "worker 0 is replaced" && log_says both "worker 2 is replaced"
+}
+await 10 replaced_both || fail "not both are replaced"
+kill -TERM "$pid"
+ended_with 143
+expect_same "$(of lost_workers both)" 2
+expect_nothing_left 2
+
+case_ "stopped by Ctrl-C in the middle of a long step, and a worker dies: it ends all the same"
+train_job long --threads 1 --epochs 3000 --checkpoint-every 3 --hosts localhost:3 --mode sync --batch 20000 --heartbeat 20
+kill_rank STOP long worker 1
+kill_rank STOP long worker 2
+sleep 0.5
+kill -INT "$pid"
+sleep 0.5
+kill_rank 9 long worker 2
+kill_rank CONT long worker 1
+ended_with 130 10
+expect_nothing_left 2
 
 case_ "fail: status 4, and the command that goes on"
 train_job failing "${short[@]}" --hosts localhost:3 --mode sync "${exact[@]}" --on-worker-loss fail
@@ -206,11 +239,6 @@ expect_nothing_left 2
 
 # --- a worker sleeps ---
 
-log_says() # RUN REGEX
-{
-    grep -qE -- "$2" "$1/log.txt"
-}
-
 checked_steps() # RUN: the step of its last check
 {
     sed -nE 's/^\{"step":([0-9]+),.*/\1/p' "$1/metrics.jsonl" | tail -n 1
@@ -271,6 +299,18 @@ kill_rank CONT spare worker 1
 kill -TERM "$pid"
 ended_with 143
 expect_same "$(of lost_workers spare)" 0
+
+case_ "async needs nobody: the others go on for many epochs, and what it had is counted when it wakes"
+train_job drowsy --threads 1 --epochs 300 --checkpoint-every 300 --eval-every 100 --hosts localhost:3 --mode async --batch 600 --heartbeat 20
+kill_rank STOP drowsy worker 1
+sleep 1 # far more than an epoch
+expect test "$(steps_in_a_second drowsy)" -ge 200
+kill_rank CONT drowsy worker 1
+kill -TERM "$pid"
+ended_with 143
+expect_same "$(of lost_workers drowsy)" 0
+expect_same "$(each examples drowsy | total)" "$(of examples drowsy)"
+expect_nothing_left 2
 
 case_ "with ssp they do, as soon as they are so far ahead"
 train_job bound --threads 1 --epochs 30 --checkpoint-every 300 --eval-every 100 --hosts localhost:3 --mode ssp --staleness 2 --batch 60 --heartbeat 20

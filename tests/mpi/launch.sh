@@ -137,6 +137,12 @@ trains() # RUN WORKERS COMMAND...: with so many workers, in processes of their o
 case_ "--hosts: repeated, counted and by several names of this machine"
 trains twice 3 yoke train softmax --hosts "localhost,localhost,127.0.0.1"
 
+case_ "the hosts say how many workers there are, whatever a yoke.ini says"
+echo 'workers = 3' >yoke.ini
+expect_exit 0 yoke train softmax --hosts localhost:2 --steps 5 --json --quiet --run ../ini
+expect_out '"workers": 2'
+rm yoke.ini
+
 case_ "--hostfile"
 printf '# two kinds of lines\nlocalhost slots=2\n\nlocalhost # one more\n' >hosts
 trains filed 3 yoke train softmax --hostfile hosts
