@@ -26,6 +26,7 @@ enter()
 {
     # shellcheck disable=SC2016 # the inner shell expands these
     unshare --mount --pid --fork --kill-child bash -c '
+        mount --bind "$0" "$0" && # a root that is a mount, as on a machine
         mount -t proc proc "$0/proc" &&
         mount -t sysfs -o ro sysfs "$0/sys" &&
         mount -t devpts -o newinstance,ptmxmode=0666 devpts "$0/dev/pts" &&
