@@ -83,12 +83,9 @@ static yk_code foreign(enum launcher who, int promised, int found, struct yk_err
 static void prepare(void)
 {
     static const char *const SETTING[][2] = {
-        {"OMPI_MCA_btl_base_warn_component_unused", "0"},
-        {"OMPI_MCA_mca_base_component_show_load_errors", "0"},
-        {"OMPI_MCA_btl_vader_eager_limit", "40960"},
-        {"OMPI_MCA_btl_tcp_flags", "send"},
-        {"OMPI_MCA_btl_tcp_sndbuf", "4194304"},
-        {"OMPI_MCA_btl_tcp_rcvbuf", "4194304"},
+        {"OMPI_MCA_btl_base_warn_component_unused", "0"}, {"OMPI_MCA_mca_base_component_show_load_errors", "0"},
+        {"OMPI_MCA_btl_vader_eager_limit", "40960"},      {"OMPI_MCA_btl_tcp_flags", "send"},
+        {"OMPI_MCA_btl_tcp_sndbuf", "4194304"},           {"OMPI_MCA_btl_tcp_rcvbuf", "4194304"},
     };
     for (size_t i = 0; i < sizeof SETTING / sizeof *SETTING; i++)
         setenv(SETTING[i][0], SETTING[i][1], 0);
