@@ -80,14 +80,21 @@ static uint64_t steps_left(const struct yk_session *s)
 {
     const struct yk_rule *r = &s->crew.rule;
     uint64_t rows = s->train.rows, epoch = s->now.position / rows, older = 0, here = 0, left = 0, all;
-    for (unsigned i = 0; i < s->restored; i++)
-        older += s->restored_pool[i] / rows < epoch;
-    here = s->restored - older;
+    for (unsigned i = 0; i < s->restored; i++) { /* each unfinished epoch ends with a step of its own */
+        uint64_t of = s->restored_pool[i] / rows, parts = 0;
+        bool first = true;
+        for (unsigned k = 0; k < s->restored; k++) {
+            parts += s->restored_pool[k] / rows == of;
+            first = first && (k >= i || s->restored_pool[k] / rows != of);
+        }
+        here += of == epoch;
+        older += of < epoch && first ? upward(parts, r->need) : 0;
+    }
     if (epoch < (uint64_t)s->o.epochs) {
         here += upward(rows - s->now.position % rows, r->batch);
         left = (uint64_t)s->o.epochs - epoch - 1;
     }
-    uint64_t begun = upward(older, r->need) + upward(here, r->need);
+    uint64_t begun = older + upward(here, r->need);
     if (__builtin_mul_overflow(left, upward(upward(rows, r->batch), r->need), &all) || __builtin_add_overflow(all, begun, &all))
         return UINT64_MAX - 1;
     return all;
