@@ -59,7 +59,8 @@ static void arrive(void *arg, const struct yk_note *n, const void *data)
     case YK_AGAIN:
         if (!w->started) /* its first answer will know */
             break;
-        w->again = !(w->ordered && w->replies >= w->rule->owners); /* some owner still waits for the step under way */
+        /* some owner still waits for the step under way; before the first step there is none */
+        w->again = w->task.examples > 0 && !(w->ordered && w->replies >= w->rule->owners);
         w->next.first = n->first;
         w->next.last = n->last;
         w->next.incarnation = n->incarnation;
