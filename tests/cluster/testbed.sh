@@ -11,6 +11,7 @@ fi
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=../tools/helpers.sh
 . "$top/tests/tools/helpers.sh"
+export SHELL=/bin/bash # script's: dash ends at Ctrl-C, though the command in front of it has not
 need_root
 need_command ip
 need_command tc

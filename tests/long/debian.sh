@@ -28,7 +28,7 @@ enter()
     unshare --mount --pid --fork --kill-child bash -c '
         mount --bind "$0" "$0" && # a root that is a mount, as on a machine
         mount -t proc proc "$0/proc" &&
-        mount -t sysfs -o ro sysfs "$0/sys" &&
+        mount --rbind /sys "$0/sys" && # with its cgroups
         mount -t devpts -o newinstance,ptmxmode=0666 devpts "$0/dev/pts" &&
         mount -t tmpfs tmpfs "$0/dev/shm" &&
         exec chroot "$0" "$@"' \
