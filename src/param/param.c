@@ -69,7 +69,7 @@ static yk_code check_view(struct yk_view *v, struct yk_error *e)
     return YK_OK;
 }
 
-yk_code yk_params_init(struct yk_params *p, const struct yk_view *spec, size_t n, struct yk_error *e)
+yk_code yk_params_layout(struct yk_params *p, const struct yk_view *spec, size_t n, struct yk_error *e)
 {
     yk_code rc = YK_OK;
     size_t count = 0, weights = 0;
@@ -96,15 +96,23 @@ yk_code yk_params_init(struct yk_params *p, const struct yk_view *spec, size_t n
             goto out_view;
         }
     }
-    float *flat = yk_floats(count);
-    if (flat == NULL) {
-        rc = yk_fail_memory(e, count * sizeof(float));
-        goto out_view;
-    }
-    *p = (struct yk_params){.flat = flat, .count = count, .weights = weights, .view = view, .views = n};
+    *p = (struct yk_params){.count = count, .weights = weights, .view = view, .views = n};
     return YK_OK;
 out_view:
     free(view);
+    return rc;
+}
+
+yk_code yk_params_init(struct yk_params *p, const struct yk_view *spec, size_t n, struct yk_error *e)
+{
+    yk_code rc = yk_params_layout(p, spec, n, e);
+    if (rc != YK_OK)
+        return rc;
+    p->flat = yk_floats(p->count);
+    if (p->flat != NULL)
+        return YK_OK;
+    rc = yk_fail_memory(e, p->count * sizeof(float));
+    yk_params_release(p);
     return rc;
 }
 

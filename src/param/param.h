@@ -22,14 +22,16 @@ struct yk_view {
 };
 
 struct yk_params {
-    float *flat;          /* (count) 64-byte aligned, huge pages where they help */
+    float *flat;          /* (count) 64-byte aligned, huge pages where they help; NULL in a layout without memory */
     size_t count;         /* floats, gaps included */
     size_t weights;       /* floats, gaps excluded: what people mean by "parameters" */
     struct yk_view *view; /* (views) sorted by name */
     size_t views;
 };
 
-/* Lay out `n` views (name and shape given) and zero the buffer. Duplicate or over-long names and empty shapes are YK_USAGE. */
+/* Lay out `n` views (name and shape given), without memory. Duplicate or over-long names and empty shapes are YK_USAGE. */
+yk_code yk_params_layout(struct yk_params *p, const struct yk_view *spec, size_t n, struct yk_error *e);
+/* The same, and a zeroed buffer. */
 yk_code yk_params_init(struct yk_params *p, const struct yk_view *spec, size_t n, struct yk_error *e);
 void yk_params_release(struct yk_params *p);
 

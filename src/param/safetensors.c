@@ -21,12 +21,23 @@
 #include "base/file.h"
 #include "base/json.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <xxhash.h>
 
-enum { PREFIX = 8, MAX_HEADER = 64 << 20, ALIGN = 8, HEX = 16 };
+enum {
+    PREFIX = 8,
+    MAX_HEADER = 64 << 20,
+    ALIGN = 8,
+    HEX = 16,
+    PIECE = 1 << 18,    /* floats that are written at a time */
+    MAP_FROM = 8 << 20, /* bytes from which on a file is mapped, not read */
+};
 #define METADATA "__metadata__"
 #define DATA_SUM "xxh3"
 #define HEAD_SUM "xxh3_header"
@@ -127,19 +138,58 @@ out_head:
     json_decref(head);
 }
 
-static yk_code write_file(const char *path, const struct yk_buf *head, const struct yk_tensor *const *t, size_t n,
-                          struct yk_error *e)
+/* The floats of one tensor, a piece at a time, into the file and into its checksum. */
+static yk_code write_tensor(struct yk_outfile *file, const struct yk_tensor *t, float *piece, XXH3_state_t *sum,
+                            struct yk_error *e)
+{
+    yk_code rc = YK_OK;
+    for (size_t at = 0; at < t->count && rc == YK_OK; at += PIECE) {
+        size_t n = t->count - at < PIECE ? t->count - at : PIECE;
+        const float *from = t->data != NULL ? t->data + at : piece;
+        if (t->data == NULL)
+            rc = t->read(t->arg, at, n, piece, e);
+        if (rc != YK_OK)
+            break;
+        XXH3_64bits_update(sum, from, n * sizeof(float));
+        rc = yk_outfile_write(file, from, n * sizeof(float), e);
+    }
+    return rc;
+}
+
+/* The checksum of the data stands before them: a header of the same length goes first, and the true one in its place at the end. */
+static yk_code write_file(const char *path, const struct yk_tensor *const *t, size_t n, const struct yk_meta *const *m,
+                          size_t metas, struct yk_meta *sum, struct yk_error *e)
 {
     struct yk_outfile file;
+    struct yk_buf head = {0};
+    XXH3_state_t state;
+    float *piece = malloc(PIECE * sizeof *piece);
+    if (piece == NULL)
+        return yk_fail_memory(e, PIECE * sizeof *piece);
     yk_code rc = yk_outfile_open(&file, path, e);
     if (rc != YK_OK)
-        return rc;
-    rc = yk_outfile_write(&file, head->data, head->len, e);
-    for (size_t i = 0; i < n && rc == YK_OK; i++)
-        rc = yk_outfile_write(&file, t[i]->data, t[i]->count * sizeof(float), e);
+        goto out_piece;
+    XXH3_64bits_reset(&state);
+    make_header(t, n, m, metas, &head);
+    size_t length = head.len;
+    if (!head.failed)
+        rc = yk_outfile_write(&file, head.data, length, e);
+    for (size_t i = 0; i < n && rc == YK_OK && !head.failed; i++)
+        rc = write_tensor(&file, t[i], piece, &state, e);
+    snprintf(sum->value, sizeof sum->value, "%016llx", (unsigned long long)XXH3_64bits_digest(&state));
+    yk_buf_clear(&head);
+    make_header(t, n, m, metas, &head);
+    if (rc == YK_OK && (head.failed || head.len != length))
+        rc = yk_fail(e, YK_FAILED, "cannot write '%s': its names or metadata are not valid UTF-8, or memory ran out", path);
+    if (rc == YK_OK && pwrite(file.fd, head.data, length, 0) != (ssize_t)length)
+        rc = yk_fail_errno(e, YK_FAILED, "cannot write '%s'", path);
     if (rc == YK_OK)
-        return yk_outfile_commit(&file, e);
-    yk_outfile_abort(&file);
+        rc = yk_outfile_commit(&file, e);
+    else
+        yk_outfile_abort(&file);
+out_piece:
+    yk_buf_release(&head);
+    free(piece);
     return rc;
 }
 
@@ -147,8 +197,8 @@ yk_code yk_tensors_write(const char *path, const struct yk_tensor *tensor, size_
                          struct yk_error *e)
 {
     yk_code rc;
-    struct yk_meta sum = {.key = DATA_SUM}, head_sum = {.key = HEAD_SUM, .value = "0000000000000000"};
-    struct yk_buf head = {0};
+    struct yk_meta sum = {.key = DATA_SUM, .value = "0000000000000000"}, head_sum = sum;
+    snprintf(head_sum.key, sizeof head_sum.key, "%s", HEAD_SUM);
     const struct yk_tensor **t = calloc(n + 1, sizeof(*t));
     const struct yk_meta **m = calloc(metas + 2, sizeof(*m));
     if (t == NULL || m == NULL) {
@@ -161,12 +211,6 @@ yk_code yk_tensors_write(const char *path, const struct yk_tensor *tensor, size_
     if ((rc = check_tensors(path, t, n, e)) != YK_OK)
         goto out_sorted;
 
-    XXH3_state_t state;
-    XXH3_64bits_reset(&state);
-    for (size_t i = 0; i < n; i++)
-        XXH3_64bits_update(&state, t[i]->data, t[i]->count * sizeof(float));
-    snprintf(sum.value, sizeof sum.value, "%016llx", (unsigned long long)XXH3_64bits_digest(&state));
-
     size_t k = 0;
     for (size_t i = 0; i < metas; i++) /* old checksums that came with copied metadata make way for the true ones */
         if (strcmp(meta[i].key, DATA_SUM) != 0 && strcmp(meta[i].key, HEAD_SUM) != 0)
@@ -175,13 +219,8 @@ yk_code yk_tensors_write(const char *path, const struct yk_tensor *tensor, size_
     m[k++] = &head_sum;
     qsort(m, k, sizeof *m, by_meta_ptr);
 
-    make_header(t, n, m, k, &head);
-    if (head.failed)
-        rc = yk_fail(e, YK_FAILED, "cannot write '%s': its names or metadata are not valid UTF-8, or memory ran out", path);
-    else
-        rc = write_file(path, &head, t, n, e);
+    rc = write_file(path, t, n, m, k, &sum, e);
 out_sorted:
-    yk_buf_release(&head);
     free(m);
     free(t);
     return rc;
@@ -307,11 +346,11 @@ static yk_code read_entries(json_t *head, const char *what, const char *data, si
     return YK_OK;
 }
 
-/* Takes `bytes` (from malloc) over, whatever the outcome. */
-static yk_code parse_owned(char *bytes, size_t n, const char *what, struct yk_tensors *out, struct yk_error *e)
+/* Takes `bytes` (from malloc, or `mapped` of them) over, whatever the outcome. */
+static yk_code parse_owned(char *bytes, size_t n, size_t mapped, const char *what, struct yk_tensors *out, struct yk_error *e)
 {
     json_t *head = NULL;
-    struct yk_tensors t = {.buffer = bytes};
+    struct yk_tensors t = {.buffer = bytes, .mapped = mapped};
     yk_code rc;
     uint64_t len = 0;
     if (n < PREFIX) {
@@ -353,10 +392,26 @@ out:
 
 yk_code yk_tensors_read(const char *path, struct yk_tensors *out, struct yk_error *e)
 {
-    char *bytes;
+    struct stat st;
+    char *bytes = MAP_FAILED;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is refused, not waited for */
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        yk_fail_errno(e, YK_DATA, "cannot open '%s'", path);
+        goto out;
+    }
+    if (S_ISREG(st.st_mode) &&
+        st.st_size > MAP_FROM) /* nobody changes a checkpoint, and twice its size in memory may be too much */
+        bytes = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+    close(fd);
+    if (bytes != MAP_FAILED)
+        return parse_owned(bytes, (size_t)st.st_size, (size_t)st.st_size, path, out, e);
     size_t n;
     yk_code rc = yk_file_read(path, SIZE_MAX / 2, &bytes, &n, e);
-    return rc == YK_OK ? parse_owned(bytes, n, path, out, e) : rc;
+    return rc == YK_OK ? parse_owned(bytes, n, 0, path, out, e) : rc;
+out:
+    if (fd >= 0)
+        close(fd);
+    return YK_DATA;
 }
 
 yk_code yk_tensors_parse(const void *bytes, size_t n, const char *what, struct yk_tensors *out, struct yk_error *e)
@@ -366,7 +421,7 @@ yk_code yk_tensors_parse(const void *bytes, size_t n, const char *what, struct y
         return yk_fail_memory(e, n + 1);
     if (n > 0)
         memcpy(copy, bytes, n);
-    return parse_owned(copy, n, what, out, e);
+    return parse_owned(copy, n, 0, what, out, e);
 }
 
 void yk_tensors_release(struct yk_tensors *t)
@@ -375,7 +430,10 @@ void yk_tensors_release(struct yk_tensors *t)
         return;
     free(t->tensor);
     free(t->meta);
-    free(t->buffer);
+    if (t->mapped > 0)
+        munmap(t->buffer, t->mapped);
+    else
+        free(t->buffer);
     *t = (struct yk_tensors){0};
 }
 

@@ -14,6 +14,9 @@ struct yk_tensor {
     uint64_t shape[YK_DIMS];
     size_t count;      /* product of shape */
     const float *data; /* writing: the caller's; reading: into the file's buffer */
+    /* Writing, where nobody has them all at once (data is NULL): floats [at, at + n) of it into `to`, asked for once and in order. */
+    yk_code (*read)(void *arg, size_t at, size_t n, float *to, struct yk_error *e);
+    void *arg;
 };
 
 struct yk_meta { /* one entry of __metadata__ */
@@ -26,7 +29,8 @@ struct yk_tensors {           /* a file in memory */
     size_t n;
     struct yk_meta *meta; /* (metas) sorted by key */
     size_t metas;
-    void *buffer; /* what `data` points into */
+    void *buffer;  /* what `data` points into */
+    size_t mapped; /* bytes, if it is a mapped file */
 };
 
 /* Atomic (see file.h). Tensors and metadata in any order; they are written sorted by name. Adds the metadata "xxh3", the
