@@ -10,6 +10,7 @@
 #define YK_DATA_DATA_H
 
 #include "base/error.h"
+#include "data/rows.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -34,6 +35,12 @@ struct yk_dataset {
     uint32_t words;    /* packed: words of `nonzero` a row */
     float scale;       /* what a model multiplies a pixel with: 1/255 */
     uint64_t xxh3;     /* of pixels and labels, so that a resumed run can tell other data */
+
+    /* A sparse set has these instead of pixels and labels; shape is 1 x features x 1. Two parts of one set share its rows. */
+    struct yk_rows *sparse;
+    bool borrowed;  /* the other part's to close */
+    double holdout; /* share of the rows, evenly spread, that are the test part; 0: all rows are in this part */
+    bool held;      /* this is the test part */
 };
 
 /* What `--data` names: "mnist", "fashion-mnist", a folder with the four IDX files (plain or .gz), or one images file whose
@@ -42,8 +49,22 @@ struct yk_dataset {
  * test->rows == 0. `test` may be NULL if only the training part is wanted. */
 yk_code yk_data_open(const char *what, struct yk_dataset *train, struct yk_dataset *test, struct yk_error *e);
 
+/* Is it that, rather than sparse rows? */
+bool yk_data_is_dense(const char *what);
+
 /* The test part alone: the t10k files of a folder, or the one images file. */
 yk_code yk_data_open_test(const char *what, struct yk_dataset *test, struct yk_error *e);
+
+/* Sparse rows, whatever yk_rows_open takes. With `holdout` > 0 that share of them, evenly spread over the file, is the test part (YK_USAGE if that is not even one) and the rest the training part;
+ * else all are training rows and test->rows == 0. `test` may be NULL: the held-out rows are then only left out. */
+yk_code yk_data_open_rows(const char *what, const struct yk_reading *how, double holdout, struct yk_dataset *train,
+                          struct yk_dataset *test, struct yk_error *e);
+
+/* A dense set becomes one of sparse rows, the pixels that are not zero; for models that take no other. */
+yk_code yk_dataset_sparse(struct yk_dataset *d, struct yk_error *e);
+
+/* The numbers of this part's rows, in the order of the file, to row[0 .. rows). */
+void yk_dataset_rows(const struct yk_dataset *d, uint32_t *row);
 
 void yk_dataset_release(struct yk_dataset *d);
 
@@ -65,7 +86,7 @@ struct yk_batch {
 struct yk_source {
     const struct yk_dataset *set;
     uint64_t seed;
-    bool shuffle; /* false: rows in file order (evaluation) */
+    uint32_t window; /* rows are shuffled within windows of so many; 0: all together, 1: not at all */
     struct yk_order {
         _Atomic uint64_t epoch; /* whose permutation `row` holds; UINT64_MAX if none */
         uint32_t *row;          /* (rows) keyed by (seed, epoch) */
@@ -73,7 +94,7 @@ struct yk_source {
     pthread_mutex_t making;
 };
 
-yk_code yk_source_init(struct yk_source *s, const struct yk_dataset *set, uint64_t seed, bool shuffle, struct yk_error *e);
+yk_code yk_source_init(struct yk_source *s, const struct yk_dataset *set, uint64_t seed, uint32_t window, struct yk_error *e);
 void yk_source_release(struct yk_source *s); /* a zeroed one is fine */
 
 /* The `n` examples from `position` on, all of one epoch. `ahead` is the position of those that will be asked for next, UINT64_MAX if

@@ -283,6 +283,22 @@ static yk_code open_any(const char *what, struct yk_dataset *train, struct yk_da
     return rc;
 }
 
+bool yk_data_is_dense(const char *what)
+{
+    static const char *const PART[] = {"train", "t10k"};
+    char stem[YK_PATH_MAX], found[YK_PATH_MAX] = "";
+    struct yk_idx head;
+    struct stat st;
+    if (yk_fetch_knows(what))
+        return true;
+    if (stat(what, &st) != 0)
+        return false;
+    for (int i = 0; S_ISDIR(st.st_mode) && i < 2 && found[0] == '\0'; i++)
+        if (yk_path(stem, NULL, "%s/%s-images", what, PART[i]) != YK_OK || find_images(stem, found, NULL) != YK_OK)
+            return false;
+    return S_ISDIR(st.st_mode) ? found[0] != '\0' : yk_idx_head(what, &head, NULL) == YK_OK;
+}
+
 yk_code yk_data_open(const char *what, struct yk_dataset *train, struct yk_dataset *test, struct yk_error *e)
 {
     *train = (struct yk_dataset){0};
@@ -306,5 +322,7 @@ void yk_dataset_release(struct yk_dataset *d)
     free(d->blocks);
     free(d->first);
     free(d->nonzero);
+    if (!d->borrowed)
+        yk_rows_close(d->sparse);
     *d = (struct yk_dataset){0};
 }

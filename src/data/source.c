@@ -1,7 +1,7 @@
 /* source.c - the order in which the rows of a dataset are trained on: another one each epoch.
  *
- * The order of an epoch is a Fisher-Yates shuffle of 0 .. rows-1, always from the identity and from a random stream keyed by
- * (seed, epoch): it depends on nothing that happened before and not on who asks, so workers that each ask for their own part of a
+ * The order of an epoch is a Fisher-Yates shuffle of the rows, always from file order and from a random stream keyed by
+ * (seed, epoch), or of each window of rows by itself: it depends on nothing that happened before and not on who asks, so workers that each ask for their own part of a
  * batch see one order, and a run that begins in the middle of epoch k sees what one that walked there sees. It is made by whoever first
  * asks for a batch of its epoch. Two orders are kept, so that a late batch of the epoch before is still there.
  * THREADS: any number of threads may ask; nobody changes the dataset. */
@@ -43,20 +43,29 @@ static inline uint32_t below(struct bits *b, uint32_t n)
     return (uint32_t)(m >> 32);
 }
 
-static void make_order(const struct yk_source *s, uint32_t *row, uint64_t epoch)
+static void shuffle(struct bits *b, uint32_t *row, uint32_t n)
 {
-    uint32_t rows = s->set->rows;
-    struct bits b = {0};
-    for (uint32_t i = 0; i < rows; i++)
-        row[i] = i;
-    if (!s->shuffle)
-        return;
-    yk_rng_init(&b.rng, s->seed, epoch, SHUFFLE_STREAM, 0);
-    for (uint32_t i = rows; i > 1; i--) {
-        uint32_t j = below(&b, i), last = row[i - 1];
+    for (uint32_t i = n; i > 1; i--) {
+        uint32_t j = below(b, i), last = row[i - 1];
         row[i - 1] = row[j];
         row[j] = last;
     }
+}
+
+static void make_order(const struct yk_source *s, uint32_t *row, uint64_t epoch)
+{
+    uint32_t rows = s->set->rows, window = s->window;
+    struct bits b = {0};
+    yk_dataset_rows(s->set, row);
+    if (window == 1)
+        return;
+    yk_rng_init(&b.rng, s->seed, epoch, SHUFFLE_STREAM, 0);
+    if (window == 0 || window >= rows) {
+        shuffle(&b, row, rows);
+        return;
+    }
+    for (uint32_t at = 0; at < rows; at += window)
+        shuffle(&b, row + at, rows - at < window ? rows - at : window);
 }
 
 static const uint32_t *order_of(struct yk_source *s, uint64_t epoch)
@@ -73,14 +82,14 @@ static const uint32_t *order_of(struct yk_source *s, uint64_t epoch)
     return o->row;
 }
 
-yk_code yk_source_init(struct yk_source *s, const struct yk_dataset *set, uint64_t seed, bool shuffle, struct yk_error *e)
+yk_code yk_source_init(struct yk_source *s, const struct yk_dataset *set, uint64_t seed, uint32_t window, struct yk_error *e)
 {
     *s = (struct yk_source){0};
     if (set->rows == 0)
         return yk_fail(e, YK_DATA, "'%s' has no %s examples to make batches of", set->name, set->split);
     s->set = set;
     s->seed = seed;
-    s->shuffle = shuffle;
+    s->window = window;
     pthread_mutex_init(&s->making, NULL);
     size_t bytes = (size_t)set->rows * sizeof(uint32_t);
     for (int i = 0; i < 2; i++) {

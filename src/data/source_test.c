@@ -43,10 +43,10 @@ static void walk(struct yk_source *s, uint32_t batch, int epochs, uint32_t *deal
     }
 }
 
-static void deal(uint32_t batch, uint64_t seed, bool shuffle, uint32_t *dealt)
+static void deal(uint32_t batch, uint64_t seed, uint32_t window, uint32_t *dealt)
 {
     struct yk_source s;
-    assert_int_equal(yk_source_init(&s, &set, seed, shuffle, NULL), YK_OK);
+    assert_int_equal(yk_source_init(&s, &set, seed, window, NULL), YK_OK);
     walk(&s, batch, EPOCHS, dealt);
     yk_source_release(&s);
     assert_null(s.set);
@@ -57,7 +57,7 @@ static void test_every_row_once(void **state)
     (void)state;
     static uint32_t a[EPOCHS * ROWS], b[EPOCHS * ROWS];
     static const uint32_t batches[] = {1, 2, 10, 59, 60, ROWS - 1, ROWS, ROWS + 1, UINT32_MAX};
-    deal(7, 42, true, a);
+    deal(7, 42, 0, a);
     for (int epoch = 0; epoch < EPOCHS; epoch++) {
         int seen[ROWS] = {0}, in_place = 0;
         for (int i = 0; i < ROWS; i++) {
@@ -71,10 +71,10 @@ static void test_every_row_once(void **state)
     assert_memory_not_equal(a, a + ROWS, ROWS * sizeof *a);
     assert_memory_not_equal(a + ROWS, a + 2 * ROWS, ROWS * sizeof *a);
     for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) { /* the order does not depend on the batch */
-        deal(batches[i], 42, true, b);
+        deal(batches[i], 42, 0, b);
         assert_memory_equal(a, b, sizeof a);
     }
-    deal(7, 43, true, b);
+    deal(7, 43, 0, b);
     assert_memory_not_equal(a, b, ROWS * sizeof *a);
 }
 
@@ -82,7 +82,7 @@ static void test_file_order(void **state)
 {
     (void)state;
     static uint32_t a[EPOCHS * ROWS];
-    deal(100, 1, false, a);
+    deal(100, 1, 1, a);
     for (int i = 0; i < EPOCHS * ROWS; i++)
         assert_int_equal(a[i], i % ROWS);
 }
@@ -92,11 +92,11 @@ static void test_any_position(void **state)
 {
     (void)state;
     static uint32_t a[EPOCHS * ROWS];
-    deal(60, 9, true, a);
+    deal(60, 9, 0, a);
     for (uint64_t at = 0; at <= ROWS; at++) {
         struct yk_source s;
         struct yk_batch b;
-        assert_int_equal(yk_source_init(&s, &set, 9, true, NULL), YK_OK);
+        assert_int_equal(yk_source_init(&s, &set, 9, 0, NULL), YK_OK);
         yk_source_at(&s, 0, 60, UINT64_MAX, &b); /* whatever was asked for before */
         for (uint64_t got = ROWS + at; got < EPOCHS * ROWS; got += b.n) {
             uint64_t left = ROWS - got % ROWS;
@@ -116,8 +116,8 @@ static void test_ahead(void **state)
     static uint32_t a[EPOCHS * ROWS];
     struct yk_source s;
     struct yk_batch b;
-    deal(60, 9, true, a);
-    assert_int_equal(yk_source_init(&s, &set, 9, true, NULL), YK_OK);
+    deal(60, 9, 0, a);
+    assert_int_equal(yk_source_init(&s, &set, 9, 0, NULL), YK_OK);
     yk_source_at(&s, ROWS + 120, 60, ROWS + 300, &b);
     assert_int_equal(b.n_ahead, 60);
     assert_memory_equal(b.ahead, a + ROWS + 300, 60 * sizeof *a);
@@ -141,8 +141,8 @@ static void test_two_epochs(void **state)
     static uint32_t a[EPOCHS * ROWS];
     struct yk_source s;
     struct yk_batch late, b;
-    deal(60, 9, true, a);
-    assert_int_equal(yk_source_init(&s, &set, 9, true, NULL), YK_OK);
+    deal(60, 9, 0, a);
+    assert_int_equal(yk_source_init(&s, &set, 9, 0, NULL), YK_OK);
     for (uint64_t epoch = 0; epoch + 1 < EPOCHS; epoch++) {
         yk_source_at(&s, epoch * ROWS + 900, 100, UINT64_MAX, &late);
         yk_source_at(&s, (epoch + 1) * ROWS, 100, UINT64_MAX, &b);
@@ -184,10 +184,10 @@ static void test_threads(void **state)
     pthread_t thread[THREADS];
     struct yk_source s;
     static uint32_t alone[MANY * ROWS];
-    assert_int_equal(yk_source_init(&s, &set, 9, true, NULL), YK_OK);
+    assert_int_equal(yk_source_init(&s, &set, 9, 0, NULL), YK_OK);
     walk(&s, 100, MANY, alone);
     yk_source_release(&s);
-    assert_int_equal(yk_source_init(&crowd.source, &set, 9, true, NULL), YK_OK);
+    assert_int_equal(yk_source_init(&crowd.source, &set, 9, 0, NULL), YK_OK);
     assert_int_equal(pthread_barrier_init(&crowd.epoch, NULL, THREADS), 0);
     for (uintptr_t i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&thread[i], NULL, take_part, (void *)i), 0);
@@ -207,7 +207,7 @@ static void test_unbiased(void **state)
     int seen[256] = {0}, orders = 0;
     double chi2 = 0;
     struct yk_source s;
-    assert_int_equal(yk_source_init(&s, &four, 5, true, NULL), YK_OK);
+    assert_int_equal(yk_source_init(&s, &four, 5, 0, NULL), YK_OK);
     for (int i = 0; i < rounds; i++) {
         struct yk_batch b;
         yk_source_at(&s, (uint64_t)i * 4, 4, UINT64_MAX, &b);
@@ -229,7 +229,7 @@ static void test_refuses(void **state)
     struct yk_source s;
     struct yk_error e;
     const struct yk_dataset none = {.name = "none", .split = "test"};
-    assert_int_equal(yk_source_init(&s, &none, 0, true, &e), YK_DATA);
+    assert_int_equal(yk_source_init(&s, &none, 0, 0, &e), YK_DATA);
     assert_non_null(strstr(e.text, "'none' has no test examples"));
     yk_source_release(&s);
     yk_source_release(NULL);
@@ -242,7 +242,7 @@ static void test_is_quick(void **state)
     const struct yk_dataset mnist = {.name = "mnist", .split = "train", .rows = 60000};
     double best = 1;
     struct yk_source s;
-    assert_int_equal(yk_source_init(&s, &mnist, 1, true, NULL), YK_OK);
+    assert_int_equal(yk_source_init(&s, &mnist, 1, 0, NULL), YK_OK);
     for (int i = 0; i < 20; i++) {
         struct yk_batch b;
         double start = yk_now();
@@ -259,12 +259,61 @@ static void test_is_quick(void **state)
 #endif
 }
 
+/* Rows stay in their window, every one once, and another way each epoch. */
+static void test_windows(void **state)
+{
+    (void)state;
+    enum { WINDOW = 30 };
+    static uint32_t a[EPOCHS * ROWS];
+    deal(7, 42, WINDOW, a);
+    for (int epoch = 0; epoch < EPOCHS; epoch++) {
+        int seen[ROWS] = {0}, in_place = 0;
+        for (int i = 0; i < ROWS; i++) {
+            uint32_t row = a[epoch * ROWS + i];
+            assert_int_equal(row / WINDOW, i / WINDOW);
+            seen[row]++;
+            in_place += row == (uint32_t)i;
+        }
+        for (int i = 0; i < ROWS; i++)
+            assert_int_equal(seen[i], 1);
+        assert_true(in_place < ROWS / 4);
+    }
+    assert_memory_not_equal(a, a + ROWS, ROWS * sizeof *a);
+}
+
+/* What is held out is spread evenly, and the two parts are the whole. */
+static void test_held_out(void **state)
+{
+    (void)state;
+    static const double SHARE[] = {0.1, 0.25, 0.5, 1.0 / 3, 0.9, 0.001};
+    for (size_t k = 0; k < sizeof SHARE / sizeof *SHARE; k++) {
+        struct yk_dataset part[2] = {{.holdout = SHARE[k], .held = false}, {.holdout = SHARE[k], .held = true}};
+        uint32_t row[1000], last = 0;
+        int seen[1000] = {0};
+        part[1].rows = (uint32_t)(1000 * SHARE[k]);
+        part[0].rows = 1000 - part[1].rows;
+        for (int i = 0; i < 2; i++) {
+            yk_dataset_rows(&part[i], row);
+            for (uint32_t r = 0; r < part[i].rows; r++) {
+                assert_true(row[r] < 1000 && (r == 0 || row[r] > last));
+                if (i == 1 && r > 0)
+                    assert_true(row[r] - last <= 1 / SHARE[k] + 1);
+                last = row[r];
+                seen[row[r]]++;
+            }
+        }
+        for (int i = 0; i < 1000; i++)
+            assert_int_equal(seen[i], 1);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_row_once), cmocka_unit_test(test_file_order), cmocka_unit_test(test_any_position),
-        cmocka_unit_test(test_ahead),          cmocka_unit_test(test_two_epochs), cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_unbiased),       cmocka_unit_test(test_refuses),    cmocka_unit_test(test_is_quick),
+        cmocka_unit_test(test_every_row_once), cmocka_unit_test(test_windows),      cmocka_unit_test(test_held_out),
+        cmocka_unit_test(test_file_order),     cmocka_unit_test(test_any_position), cmocka_unit_test(test_ahead),
+        cmocka_unit_test(test_two_epochs),     cmocka_unit_test(test_threads),      cmocka_unit_test(test_unbiased),
+        cmocka_unit_test(test_refuses),        cmocka_unit_test(test_is_quick),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
