@@ -2,41 +2,13 @@
  * promise: ranges are independent, state lies in the slots, the scale divides the gradient once. */
 #include "optim/optim.h"
 
+#include "base/opt.h"
 #include "base/rng.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/formulas.h"
 
 enum { N = 77, STEPS = 1000 }; /* N: no multiple of any vector */
 
-static const struct yk_update CONSTANTS = {.momentum = 0.9f, .beta2 = 0.999f, .eps = 1e-8f};
-
-/* The formulas as people write them; m and v are whatever the optimizer calls its state. */
-static void reference(const char *name, const struct yk_update *u, double *w, double g, double *m, double *v)
-{
-    double lr = (double)u->lr, mu = (double)u->momentum, b2 = (double)u->beta2, eps = (double)u->eps, t = (double)u->step + 1;
-    g *= (double)u->scale;
-    if (strcmp(name, "sgd") == 0) {
-        *w -= lr * g;
-    } else if (strcmp(name, "momentum") == 0) {
-        *m = mu * *m + g;
-        *w -= lr * *m;
-    } else if (strcmp(name, "adagrad") == 0) {
-        *m += g * g;
-        *w -= lr * g / (sqrt(*m) + eps);
-    } else if (strcmp(name, "adam") == 0) {
-        *m = mu * *m + (1 - mu) * g;
-        *v = b2 * *v + (1 - b2) * g * g;
-        *w -= lr * (*m / (1 - pow(mu, t))) / (sqrt(*v / (1 - pow(b2, t))) + eps);
-    } else {
-        fail_msg("'%s' is new: its formula belongs here", name);
-    }
-}
+static const struct yk_update CONSTANTS = {.momentum = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .beta = 1};
 
 struct state {
     float w[N], slot[YK_SLOTS][N];
@@ -64,37 +36,60 @@ static void random_gradient(struct yk_rng *r, float *g)
         g[i] = (float)((yk_rng_unit(r) - 0.4) * pow(10, yk_rng_unit(r) * 4 - 1)); /* of many sizes, with a drift */
 }
 
+/* Regularizers to try: none, each, both. Those that an optimizer does not have are left out. */
+static const struct {
+    float l1, l2;
+} TRY[] = {{0, 0}, {0.02f, 0}, {0, 0.03f}, {0.02f, 0.03f}};
+
+static bool has(const struct yk_optimizer_ops *o, size_t t)
+{
+    return (TRY[t].l1 == 0 || yk_choice_has(o->uses, "l1")) && (TRY[t].l2 == 0 || yk_choice_has(o->uses, "l2"));
+}
+
+static void follow_formula(const struct yk_optimizer_ops *o, size_t t)
+{
+    struct yk_rng r;
+    struct state s;
+    double w[N], m[N] = {0}, v[N] = {0}, path[N] = {0};
+    yk_rng_init(&r, 3, t, 0, 0);
+    begin(&s, &r);
+    for (int i = 0; i < N; i++)
+        w[i] = (double)s.w[i];
+    for (uint64_t step = 0; step < STEPS; step++) {
+        float g[N];
+        struct yk_update u = CONSTANTS;
+        u.lr = (float)o->lr;
+        u.scale = 1.0f / 64;
+        u.step = step;
+        u.l1 = TRY[t].l1;
+        u.l2 = TRY[t].l2;
+        random_gradient(&r, g);
+        apply(o, &u, &s, g, 0, N);
+        for (int i = 0; i < N; i++) {
+            double before = w[i];
+            formula(o->name, &u, (double)u.lr, &w[i], (double)g[i], &m[i], &v[i]);
+            path[i] += fabs(w[i] - before);
+            double off = fabs((double)s.w[i] - w[i]);
+            double lost = t > 0 ? 6e-8 * (double)step * fabs(w[i]) : 0; /* a pull of equal parts is rounded alike every time */
+            if (!(off <= 2e-6 * (path[i] + 1) + lost))
+                fail_msg("%s, l1 %g, l2 %g, step %d: %.9g, not %.9g", o->name, (double)u.l1, (double)u.l2, (int)step,
+                         (double)s.w[i], w[i]);
+        }
+    }
+    assert_true(path[0] > 0.1); /* it did move */
+}
+
 static void test_formulas(void **state)
 {
     (void)state;
-    for (unsigned k = 0; yk_optimizer_at(k) != NULL; k++) {
-        const struct yk_optimizer_ops *o = yk_optimizer_at(k);
-        struct yk_rng r;
-        struct state s;
-        double w[N], m[N] = {0}, v[N] = {0}, path[N] = {0};
-        yk_rng_init(&r, 3, k, 0, 0);
-        begin(&s, &r);
-        for (int i = 0; i < N; i++)
-            w[i] = (double)s.w[i];
-        for (uint64_t step = 0; step < STEPS; step++) {
-            float g[N];
-            struct yk_update u = CONSTANTS;
-            u.lr = (float)o->lr;
-            u.scale = 1.0f / 64;
-            u.step = step;
-            random_gradient(&r, g);
-            apply(o, &u, &s, g, 0, N);
-            for (int i = 0; i < N; i++) {
-                double before = w[i];
-                reference(o->name, &u, &w[i], (double)g[i], &m[i], &v[i]);
-                path[i] += fabs(w[i] - before);
-                double off = fabs((double)s.w[i] - w[i]);
-                if (!(off <= 2e-6 * (path[i] + 1)))
-                    fail_msg("%s, step %d: %.9g, not %.9g", o->name, (int)step, (double)s.w[i], w[i]);
+    unsigned tried = 0;
+    for (unsigned k = 0; yk_optimizer_at(k) != NULL; k++)
+        for (size_t t = 0; t < sizeof TRY / sizeof TRY[0]; t++)
+            if (has(yk_optimizer_at(k), t)) {
+                follow_formula(yk_optimizer_at(k), t);
+                tried++;
             }
-        }
-        assert_true(path[0] > 0.1); /* it did move */
-    }
+    assert_true(tried >= 16);
 }
 
 /* Updating two halves, or one by one, is updating the whole, bit for bit; what lies outside a range stays. */
@@ -172,25 +167,46 @@ static void test_list(void **state)
         const struct yk_optimizer_ops *o = yk_optimizer_at(n);
         assert_ptr_equal(yk_optimizer_find(o->name), o);
         assert_true(o->slots <= YK_SLOTS && o->lr > 0 && o->help[0] != '\0');
+        unsigned most = o->slots + (o->lazy != YK_LAZY_NEVER);
         for (unsigned k = 0; k < YK_SLOTS; k++) { /* names in a checkpoint: there, and different */
-            assert_int_equal(o->slot[k] != NULL, k < o->slots);
-            assert_true(k == 0 || k >= o->slots || strcmp(o->slot[0], o->slot[k]) != 0);
+            assert_int_equal(o->slot[k] != NULL, k < most);
+            assert_true(k == 0 || k >= most || strcmp(o->slot[0], o->slot[k]) != 0);
         }
+        assert_true(o->lazy == YK_LAZY_NEVER || strcmp(o->slot[o->slots], "seen") == 0);
+        assert_true(o->lazy == YK_LAZY_NEVER || o->apply_keys != NULL);
+        assert_int_equal(o->apply_keys == NULL, o->read_keys == NULL);
     }
-    assert_true(n >= 4);
+    assert_true(n >= 5);
     assert_null(yk_optimizer_at(n + 1));
     assert_null(yk_optimizer_find("adamw"));
     assert_null(yk_optimizer_find(""));
     assert_null(yk_optimizer_find("SGD"));
 }
 
+/* "seen" is kept where steps are missed and matter, and nowhere else. */
+static void test_slots(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        unsigned dense, sparse, regularized; /* slots */
+    } OF[] = {{"sgd", 0, 0, 1}, {"momentum", 1, 2, 2}, {"adagrad", 1, 1, 2}, {"adam", 2, 2, 2}, {"ftrl", 2, 2, 2}};
+    for (size_t i = 0; i < sizeof OF / sizeof OF[0]; i++) {
+        const struct yk_optimizer_ops *o = yk_optimizer_find(OF[i].name);
+        const struct yk_update none = {0}, l1 = {.l1 = 1e-9f}, l2 = {.l2 = 1e-9f};
+        assert_int_equal(yk_optimizer_slots(o, &none, false), OF[i].dense);
+        assert_int_equal(yk_optimizer_slots(o, &l2, false), OF[i].dense);
+        assert_int_equal(yk_optimizer_slots(o, &none, true), OF[i].sparse);
+        assert_int_equal(yk_optimizer_slots(o, &l1, true), OF[i].regularized);
+        assert_int_equal(yk_optimizer_slots(o, &l2, true), OF[i].regularized);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_formulas),
-        cmocka_unit_test(test_ranges),
-        cmocka_unit_test(test_scale),
-        cmocka_unit_test(test_list),
+        cmocka_unit_test(test_formulas), cmocka_unit_test(test_ranges), cmocka_unit_test(test_scale),
+        cmocka_unit_test(test_list),     cmocka_unit_test(test_slots),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

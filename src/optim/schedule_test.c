@@ -134,9 +134,82 @@ static void test_refuses(void **state)
     }
 }
 
+/* The closed forms against adding up, over short and long stretches that begin anywhere. */
+static void test_sums(void **state)
+{
+    (void)state;
+    static const char *const TEXT[] = {
+        "constant",
+        "staircase:0.5:1000",
+        "staircase:0.9:7",
+        "staircase:0.5:2.5",
+        "staircase:1.01:33",
+        "staircase:0.25:1e9",
+        "staircase:1:10",
+        "exponential:0.96:1000",
+        "exponential:0.5:1",
+        "exponential:1:50",
+        "exponential:1.5:900",
+        "exponential:0.9:1e12",
+        "cosine:1000",
+        "cosine:1234.5:0.25",
+        "cosine:3",
+        "cosine:1e9",
+        "warmup:100",
+        "warmup:2.5",
+        "warmup:700,cosine:1500:1",
+        "warmup:1e6,exponential:0.9:1e12",
+        "warmup:0.5",
+        "warmup:300,staircase:0.7:9",
+        "warmup:50,cosine:20",
+        "warmup:500,exponential:0.96:100",
+    };
+    for (size_t i = 0; i < sizeof TEXT / sizeof TEXT[0]; i++) {
+        struct yk_schedule s;
+        struct yk_prefix prefix;
+        assert_int_equal(yk_schedule_parse(TEXT[i], &s, NULL), YK_OK);
+        yk_prefix_init(&prefix, &s, 2);
+        assert_true(yk_prefix_at(&prefix, 0) == 0);
+        for (uint64_t from = 0; from < 2000; from += 1 + from / 3)
+            for (uint64_t n = 0; n < 1700; n += 1 + n / 4) {
+                double expected = 0;
+                for (uint64_t k = from; k < from + n; k++)
+                    expected += yk_schedule_at(&s, 2, k);
+                double got = yk_schedule_sum(&s, 2, from, from + n);
+                if (!(fabs(got - expected) <= 1e-9 * expected + 1e-14 * (double)n))
+                    fail_msg("%s over [%d, +%d): %.17g, not %.17g", TEXT[i], (int)from, (int)n, got, expected);
+                double whole = yk_prefix_at(&prefix, from + n), difference = whole - yk_prefix_at(&prefix, from);
+                if (!(fabs(difference - expected) <= 1e-9 * expected + 1e-12 * whole))
+                    fail_msg("%s over [%d, +%d): prefixes give %.17g, not %.17g", TEXT[i], (int)from, (int)n, difference,
+                             expected);
+            }
+    }
+}
+
+/* Far beyond what could be added up: no steps are skipped, nothing overflows. */
+static void test_long_sums(void **state)
+{
+    (void)state;
+    struct yk_schedule s;
+    const uint64_t far = UINT64_C(1) << 40;
+    assert_int_equal(yk_schedule_parse("constant", &s, NULL), YK_OK);
+    assert_true(yk_schedule_sum(&s, 0.5, far, 3 * far) == (double)far);
+    assert_int_equal(yk_schedule_parse("exponential:0.5:1000", &s, NULL), YK_OK);
+    double half = pow(0.5, 1e-3);
+    assert_true(fabs(yk_schedule_sum(&s, 1, 0, far) * (1 - half) - 1) < 1e-9);
+    assert_true(yk_schedule_sum(&s, 1, far, far + 1000) == 0);                  /* below the smallest number */
+    assert_int_equal(yk_schedule_parse("staircase:0.999:10", &s, NULL), YK_OK); /* many more stairs than are added one by one */
+    assert_true(fabs(yk_schedule_sum(&s, 1, 0, 100000) / (10 * (1 - pow(0.999, 10000)) / (1 - 0.999)) - 1) < 1e-9);
+    assert_int_equal(yk_schedule_parse("cosine:1000000", &s, NULL), YK_OK);
+    assert_true(fabs(yk_schedule_sum(&s, 1, 0, far) - 500000.5) < 1e-3);
+    assert_int_equal(yk_schedule_parse("warmup:1000000000", &s, NULL), YK_OK);
+    assert_true(fabs(yk_schedule_sum(&s, 1, 0, 2000000000) - 1500000000.5) < 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_shapes), cmocka_unit_test(test_warmup_stays_below),
+                                       cmocka_unit_test(test_sums), cmocka_unit_test(test_long_sums),
                                        cmocka_unit_test(test_refuses)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
