@@ -1,14 +1,22 @@
 /* kernel.c - which instruction sets there are, and which of them this CPU can run; see kernel.h.
- * A new set is one word in SETS and one line of flags in the Makefile. */
+ * A new set is one line in SETS and one line of flags in the Makefile. */
 #include "kernel/kernel.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-extern const struct yk_kernels yk_kernels_plain;
+/* What the *_isa.c files offer, each once per set. */
+#define DECLARE(isa)                                                                                                             \
+    void yk_softmax_##isa(struct yk_softmax_pass *p);                                                                            \
+    struct yk_logit yk_logreg_##isa(const struct yk_logreg_row *r);                                                              \
+    void yk_pick_##isa(const struct yk_picks *p, float *copy);                                                                   \
+    static const struct yk_kernels KERNELS_##isa = {                                                                             \
+        .name = #isa, .softmax = yk_softmax_##isa, .logreg = yk_logreg_##isa, .pick = yk_pick_##isa};
 
+DECLARE(plain)
 #if defined(__x86_64__)
-extern const struct yk_kernels yk_kernels_avx2, yk_kernels_avx512;
+DECLARE(avx2)
+DECLARE(avx512)
 
 static bool can_avx2(void)
 {
@@ -32,10 +40,10 @@ static const struct {
     const struct yk_kernels *kernels;
     bool (*can)(void);
 } SETS[] = {
-    {&yk_kernels_plain, can_plain},
+    {&KERNELS_plain, can_plain},
 #if defined(__x86_64__)
-    {&yk_kernels_avx2, can_avx2},
-    {&yk_kernels_avx512, can_avx512},
+    {&KERNELS_avx2, can_avx2},
+    {&KERNELS_avx512, can_avx512},
 #endif
 };
 
@@ -49,7 +57,7 @@ const struct yk_kernels *yk_kernels_at(unsigned i)
 
 yk_code yk_kernels_pick(const char *name, const struct yk_kernels **out, struct yk_error *e)
 {
-    const struct yk_kernels *best = &yk_kernels_plain;
+    const struct yk_kernels *best = &KERNELS_plain;
     bool found = strcmp(name, "auto") == 0;
     for (unsigned i = 0; yk_kernels_at(i) != NULL; i++) {
         best = yk_kernels_at(i);

@@ -46,9 +46,40 @@ size_t yk_softmax_scratch(uint32_t features, uint32_t classes);
 /* Every instruction set there is a build for, worst first; which of them this machine has, kernel.c asks the CPU. */
 #define YK_ISAS(X) X(plain) X(avx2) X(avx512)
 
+/* Weights of a sparse row, one after the other: *from[i], or else w[at[i]], or else w[i]; and behind them one more, the bias. What
+ * others may write at the same time is only read through `from`, each float whole. */
+struct yk_picks {
+    const float *w;
+    const uint32_t *at; /* (n) or NULL */
+    float *const *from; /* (n) or NULL */
+    uint32_t n;
+    float bias;
+};
+
+/* One row of logistic regression with a label 0 or 1, y = 2 label - 1:
+ *     z = bias + sum_i x[i] w[i],   loss = log(1 + exp(-y z)),   g = d loss / d z = sigmoid(z) - label
+ * Lists that are written are filled up with zeros to YK_PADDED(n) floats. */
+struct yk_logreg_row {
+    struct yk_picks weights;
+    const float *x; /* (n) NULL: all 1 */
+    unsigned label;
+    float *copy; /* unless NULL: the weights side by side, then the bias */
+    float *grad; /* unless NULL: x[i] g + 0.0f, then g */
+};
+#define YK_PADDED(n) (((size_t)(n) + 1 + 15) / 16 * 16)
+
+/* The sum is taken in an order that depends on n alone, so its bits do not depend on where the weights come from. */
+struct yk_logit {
+    float z;    /* one that is not a number comes out as such */
+    float g;    /* relative error below 1e-6, also where sigmoid(z) is close to the label; never -0.0 */
+    float loss; /* likewise; z itself is a sum of floats */
+};
+
 struct yk_kernels {
     const char *name;
     void (*softmax)(struct yk_softmax_pass *p);
+    struct yk_logit (*logreg)(const struct yk_logreg_row *r);
+    void (*pick)(const struct yk_picks *p, float *copy); /* (YK_PADDED(n)) side by side, the bias last */
 };
 
 /* "auto" or the name of a set. YK_USAGE if there is none of that name or this CPU cannot run it. */

@@ -16,10 +16,12 @@ static void test_list(void **state)
     assert_string_equal(yk_kernels_at(0)->name, "plain"); /* runs everywhere */
     for (; yk_kernels_at(n) != NULL; n++) {
         assert_non_null(yk_kernels_at(n)->softmax);
+        assert_true(yk_kernels_at(n)->logreg != NULL && yk_kernels_at(n)->pick != NULL);
         assert_int_equal(yk_kernels_pick(yk_kernels_at(n)->name, &k, &e), YK_OK);
         assert_ptr_equal(k, yk_kernels_at(n));
         for (unsigned i = 0; i < n; i++) /* sets of their own, not one under several names */
-            assert_true(strcmp(yk_kernels_at(i)->name, k->name) != 0 && yk_kernels_at(i)->softmax != k->softmax);
+            assert_true(strcmp(yk_kernels_at(i)->name, k->name) != 0 && yk_kernels_at(i)->softmax != k->softmax &&
+                        yk_kernels_at(i)->logreg != k->logreg);
     }
     assert_null(yk_kernels_at(n + 1));
     assert_int_equal(yk_kernels_pick("auto", &k, &e), YK_OK);

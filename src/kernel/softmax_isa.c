@@ -28,8 +28,6 @@
 
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
-#define TEXT_(a) #a
-#define TEXT(a) TEXT_(a)
 
 #if defined(YK_ISA_plain)
 enum { GROUP = 5 }; /* 10 vectors of 4 lanes in 16 registers */
@@ -504,7 +502,8 @@ static void backward(const struct yk_softmax_pass *p, const struct scratch *s, c
     }
 }
 
-static void softmax(struct yk_softmax_pass *p)
+void JOIN(yk_softmax_, YK_ISA)(struct yk_softmax_pass *p);
+void JOIN(yk_softmax_, YK_ISA)(struct yk_softmax_pass *p)
 {
     struct scratch s = carve(p->features, p->classes, p->scratch, NULL);
     _Alignas(64) float bias[256 + LANES], grad_bias[256 + LANES] = {0};
@@ -528,5 +527,3 @@ static void softmax(struct yk_softmax_pass *p)
     if (p->grad_weight != NULL)
         memcpy(p->grad_bias, grad_bias, sizeof(float) * p->classes);
 }
-
-const struct yk_kernels JOIN(yk_kernels_, YK_ISA) = {.name = TEXT(YK_ISA), .softmax = softmax};
