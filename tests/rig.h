@@ -1,15 +1,19 @@
 /* rig.h - real servers and workers over threads' comm, with a model that is a formula: one thread can drive them all, event by event, in
  * any order, or each worker gets a thread. For tests only.
  *
- * The parameters are RIG_ROWS floats. A push leaves in pieces, the end of the parameters first, as a net's last layer would, and cut where no
- * owner's range is; so several owners have parts of it while it is under way. With the optimizer RIG_COUNT and the gradient rig_mark, float i
- * of the weights says how often example i has been applied. */
+ * The parameters are RIG_ROWS floats. A push leaves in pieces, the end of the parameters first, as a net's last layer would, and cut
+ * where no owner's range is; so several owners have parts of it while it is under way. With the optimizer RIG_COUNT and the gradient
+ * rig_mark, float i of the weights says how often example i has been applied.
+ *
+ * Sparse runs (rule.sparse, and a `touch` that says which keys an example has) compute in slots, with gradients that follow the values:
+ * one wrong value, and the bits are others. A dense run of the same problem is the same rig with rule.sparse off. */
 #ifndef YK_TESTS_RIG_H
 #define YK_TESTS_RIG_H
 
 #include "base/rng.h"
 #include "strategy/server.h"
 #include "strategy/worker.h"
+#include "strategy/worker_parts.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -26,7 +30,16 @@ enum { RIG_ROWS = 103, RIG_BATCH = 10, RIG_PARTS = 11, RIG_OWNERS = 3, RIG_WORKE
 /* The sum of the gradients of the examples from position `from` to `to`. */
 typedef void (*rig_gradient)(uint64_t from, uint64_t to, float *g, size_t n);
 
-struct rig_hand { /* what a worker is at */
+/* Does example e have key i? Of sparse problems. */
+typedef bool (*rig_touch)(uint64_t e, size_t i);
+
+struct rig_hand {            /* what a worker is at */
+    uint32_t key[RIG_ROWS];  /* sparse: (keys) of its task, */
+    uint32_t next[RIG_ROWS]; /* and of the one after it */
+    size_t keys;
+    bool asking;
+    bool valued;          /* it has the values of its keys */
+    uint64_t asked_twice; /* how often it had to ask for them */
     struct yk_task task;
     bool busy, stopped;
     unsigned stage; /* pieces of its push that are out */
@@ -37,6 +50,7 @@ struct rig {
     struct yk_rule rule;
     struct yk_recipe recipe;
     rig_gradient gradient;
+    rig_touch touch;
     struct yk_params params;
     float *slot[YK_SLOTS];
     struct yk_comm *comm;
@@ -65,7 +79,24 @@ static inline void rig_count(const struct yk_update *u, float *w, const float *g
         w[i] += g[i];
 }
 
-static const struct yk_optimizer_ops RIG_COUNT = {.name = "count", .apply = rig_count};
+static inline void rig_count_keys(const struct yk_update *u, float *w, float *const *slot, uint32_t base, const uint32_t *key,
+                                  const float *g, size_t n)
+{
+    (void)u, (void)slot;
+    for (size_t i = 0; i < n; i++)
+        w[key[i] - base] += g[i];
+}
+
+static inline void rig_read_keys(const struct yk_update *u, const float *w, float *const *slot, uint32_t base,
+                                 const uint32_t *key, float *out, size_t n)
+{
+    (void)u, (void)slot;
+    for (size_t i = 0; i < n; i++)
+        out[i] = w[key[i] - base];
+}
+
+static const struct yk_optimizer_ops RIG_COUNT = {
+    .name = "count", .apply = rig_count, .apply_keys = rig_count_keys, .read_keys = rig_read_keys};
 
 static inline void rig_mark(uint64_t from, uint64_t to, float *g, size_t n)
 {
@@ -95,6 +126,56 @@ static inline void rig_noise(uint64_t from, uint64_t to, float *g, size_t n)
     }
 }
 
+static inline uint32_t rig_hash(uint64_t e, size_t i)
+{
+    uint64_t h = (e * 0x9e3779b97f4a7c15u) ^ ((i + 1) * 0xd6e8feb86659fd93u);
+    h = (h ^ (h >> 32)) * 0xd6e8feb86659fd93u;
+    return (uint32_t)(h >> 32);
+}
+
+/* A bias, a few keys that many examples have, and some of the many that few have. */
+static inline bool rig_some(uint64_t e, size_t i)
+{
+    e %= RIG_ROWS;
+    return i == 0 || (i < 12 && rig_hash(e, i) % 3 == 0) || rig_hash(e, i) % 29 == 0;
+}
+
+/* As rig_mark: each example has a key of its own. */
+static inline bool rig_own(uint64_t e, size_t i)
+{
+    return e % RIG_ROWS == i;
+}
+
+/* The sum of the gradients of a sparse problem at w, example by example; leaves are never -0.0. Those of rig_own are 1. */
+static inline void rig_follow(rig_touch touch, uint64_t from, uint64_t to, const float *w, float *g)
+{
+    memset(g, 0, RIG_ROWS * sizeof *g);
+    for (uint64_t e = from; e < to; e++) {
+        float z = 0; /* every gradient of an example depends on all its values */
+        for (size_t i = 0; i < RIG_ROWS; i++)
+            z += touch(e, i) ? w[i] : 0;
+        for (size_t i = 0; i < RIG_ROWS; i++) {
+            float leaf = ((float)(rig_hash(e, i + 1000) % 2001) - 1000) * (float)(1u << rig_hash(e, i + 2000) % 8) * 0.001f;
+            if (touch(e, i))
+                g[i] += (touch == rig_own ? 1.0f : leaf + 0.25f * z) + 0.0f;
+        }
+    }
+}
+
+/* The keys of the examples [from, to), sorted. */
+static inline size_t rig_keys(rig_touch touch, uint64_t from, uint64_t to, uint32_t *key)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < RIG_ROWS; i++) {
+        bool any = false;
+        for (uint64_t e = from; e < to; e++)
+            any = any || touch(e, i);
+        if (any)
+            key[n++] = i;
+    }
+    return n;
+}
+
 static inline struct yk_rule rig_rule(enum yk_mode mode, unsigned workers, unsigned owners) /* as train/plan.c makes it */
 {
     bool each = mode == YK_MODE_async || mode == YK_MODE_ssp;
@@ -119,6 +200,20 @@ static inline struct yk_rule rig_backup_rule(unsigned workers, unsigned backup, 
     r.shards = 1;
     r.need = workers - backup;
     return r;
+}
+
+static inline struct yk_rule rig_sparse(struct yk_rule rule)
+{
+    rule.sparse = true;
+    return rule;
+}
+
+static inline struct yk_rule rig_batches(unsigned workers, unsigned owners, uint64_t steps)
+{
+    struct yk_rule rule = rig_rule(workers == 1 && owners == 1 ? YK_MODE_local : YK_MODE_sync, workers, owners);
+    rule.shards = 12;
+    rule.last_step = steps;
+    return rule;
 }
 
 static inline enum yk_verdict rig_stepped(void *arg, const struct yk_stepped *st)
@@ -165,14 +260,19 @@ static inline void rig_open(struct rig *r, const struct yk_rule *rule, const str
     const struct yk_watcher watcher = {.stepped = rig_stepped, .lost = rig_lost, .account = rig_account, .arg = r};
     assert_int_equal(yk_schedule_parse("exponential:0.9:5", &r->recipe.schedule, &e), YK_OK);
     assert_int_equal(yk_params_init(&r->params, &view, 1, &e), YK_OK);
-    for (unsigned i = 0; i < optimizer->slots; i++)
+    r->recipe.sparse = rule->sparse;
+    for (unsigned i = 0; i < yk_recipe_slots(&r->recipe); i++)
         assert_non_null(r->slot[i] = yk_floats(r->params.count));
     assert_int_equal(yk_comm_threads(&r->comm, (int)rule->owners, (int)rule->workers, &e), YK_OK);
     assert_int_equal(yk_clock_init(&r->clock, &r->rule, 0, 0, &e), YK_OK);
     yk_clock_limit(&r->clock, 0);
     for (unsigned k = 0; k < rule->owners; k++) {
-        assert_int_equal(yk_server_init(&r->server[k], r->comm, &r->rule, k, &r->recipe, r->params.flat, r->slot, r->params.count,
-                                        k == 0 ? &r->clock : NULL, &watcher, &e),
+        float *slot[YK_SLOTS];
+        size_t at = rule->sparse ? yk_owner_at(k, rule->owners, r->params.count) : 0;
+        for (unsigned i = 0; i < YK_SLOTS; i++)
+            slot[i] = r->slot[i] != NULL ? r->slot[i] + at : NULL;
+        assert_int_equal(yk_server_init(&r->server[k], r->comm, &r->rule, k, &r->recipe, r->params.flat + at, slot,
+                                        r->params.count, k == 0 ? &r->clock : NULL, &watcher, &e),
                          YK_OK);
         r->comm->ops->attach(r->comm, (int)k, &yk_server_handler, &r->server[k]);
     }
@@ -225,9 +325,68 @@ static inline bool rig_pull(struct rig *r, unsigned w)
     h->busy = yk_worker_pull(&r->worker[w], &h->task);
     h->stopped = !h->busy;
     h->stage = 0;
-    if (h->busy && r->pulled != NULL)
+    h->valued = h->asking = false;
+    if (h->busy && r->pulled != NULL && !r->rule.sparse)
         r->pulled(r, w);
     return h->busy;
+}
+
+/* Where the shards of a task begin or end, among all examples. */
+static inline uint64_t rig_at(const struct rig *r, const struct yk_task *t, uint64_t id, uint32_t shard)
+{
+    uint64_t left = RIG_ROWS - id % RIG_ROWS;
+    return id + yk_shard_at(shard, r->rule.shards,
+                            id == t->id ? t->examples : (uint32_t)(left < r->rule.batch ? left : r->rule.batch));
+}
+
+/* Sparse: the values of its task's keys. False: it has to pull again. */
+static inline bool rig_values(struct rig *r, unsigned w)
+{
+    struct rig_hand *h = &r->hand[w];
+    const struct yk_task *t = &h->task;
+    uint32_t ask = r->worker[w].keys.ask;
+    h->keys = rig_keys(r->touch, rig_at(r, t, t->id, t->first), rig_at(r, t, t->id, t->last), h->key);
+    if (r->comm->shared) {
+        h->busy = h->valued = yk_worker_values(&r->worker[w], h->key, h->keys);
+    } else { /* what it asks for comes when the test delivers it */
+        bool over;
+        h->valued = yk_worker_have_values(&r->worker[w], h->keys, &over);
+        if (!h->valued && !over && !h->asking)
+            yk_worker_ask(&r->worker[w], h->key, h->keys);
+        h->asking = h->busy = !over;
+    }
+    h->asked_twice += r->worker[w].keys.ask != ask;
+    h->task = r->worker[w].task; /* with parts the step is that of the values */
+    if (h->valued && r->pulled != NULL)
+        r->pulled(r, w);
+    return h->valued;
+}
+
+/* Sparse: all of its push, which is one message an owner. */
+static inline void rig_push_keys(struct rig *r, unsigned w)
+{
+    struct rig_hand *h = &r->hand[w];
+    const struct yk_task *t = &h->task;
+    float value[RIG_ROWS], g[RIG_ROWS];
+    size_t n = 0;
+    for (size_t i = 0; i < RIG_ROWS; i++)
+        value[i] = 1e30f; /* of a key that is not in the list: it would be seen */
+    for (size_t i = 0; i < h->keys; i++)
+        value[h->key[i]] = r->worker[w].params.flat[i];
+    for (uint32_t i = t->first; i < t->last; i++) {
+        struct yk_sink *sink = yk_worker_sink(&r->worker[w], i);
+        assert_non_null(sink);
+        rig_follow(r->touch, rig_at(r, t, t->id, i), rig_at(r, t, t->id, i + 1), value, g);
+        for (size_t k = 0; k < h->keys; k++)
+            sink->grad[k] = g[h->key[k]];
+        sink->ready(sink, 0, h->keys);
+    }
+    if (t->ahead != YK_NO_PART)
+        n = rig_keys(r->touch, rig_at(r, t, t->ahead, t->first), rig_at(r, t, t->ahead, t->last), h->next);
+    yk_worker_commit_keys(&r->worker[w], (double)(rig_at(r, t, t->id, t->last) - rig_at(r, t, t->id, t->first)), t->ahead,
+                          h->next, n);
+    h->busy = false;
+    h->pushes++;
 }
 
 /* The next piece of its push; true: that was the last, and all of it is out. Tasks of several shards send nothing before their last one. */
@@ -238,12 +397,21 @@ static inline bool rig_push_piece(struct rig *r, unsigned w)
     const struct yk_task *t = &h->task;
     size_t count = r->params.count;
     assert_true(h->busy);
+    if (r->rule.sparse) {
+        if (h->valued || rig_values(r, w))
+            rig_push_keys(r, w);
+        return true;
+    }
     struct yk_sink *sink = &r->worker[w].sink;
     for (uint32_t i = t->first; h->stage == 0 && i < t->last; i++) {
         uint32_t v = r->rule.shards;
         sink = yk_worker_sink(&r->worker[w], i);
         assert_non_null(sink);
-        r->gradient(t->id + yk_shard_at(i, v, t->examples), t->id + yk_shard_at(i + 1, v, t->examples), sink->grad, count);
+        uint64_t from = t->id + yk_shard_at(i, v, t->examples), to = t->id + yk_shard_at(i + 1, v, t->examples);
+        if (r->touch != NULL) /* a sparse problem, solved densely */
+            rig_follow(r->touch, from, to, r->worker[w].params.flat, sink->grad);
+        else
+            r->gradient(from, to, sink->grad, count);
         if (i + 1 < t->last)
             sink->ready(sink, 0, count);
     }
@@ -269,7 +437,9 @@ static inline bool rig_event(struct rig *r, unsigned w)
 {
     if (r->hand[w].stopped || (!r->hand[w].busy && !rig_answered(r, w)))
         return false;
-    if (r->hand[w].busy)
+    if (r->hand[w].busy && r->rule.sparse && !r->hand[w].valued)
+        rig_values(r, w);
+    else if (r->hand[w].busy)
         rig_push_piece(r, w);
     else
         rig_pull(r, w);

@@ -26,10 +26,12 @@ bool yk_mode_find(const char *name, enum yk_mode *out)
 yk_code yk_clock_init(struct yk_clock *c, const struct yk_rule *rule, uint64_t position, unsigned left, struct yk_error *e)
 {
     *c = (struct yk_clock){.rule = rule, .position = position, .alive = rule->workers};
-    yk_code rc = yk_deal_init(&c->deal, rule->rows, rule->batch, 2 * rule->workers + rule->need + left, e);
+    yk_code rc =
+        yk_deal_init(&c->deal, rule->rows, rule->batch, rule->share, rule->shares, 2 * rule->workers + rule->need + left, e);
     if (rc != YK_OK)
         return rc;
-    c->deal.next = position;
+    if (rule->share == NULL) /* others say where each of theirs is */
+        c->deal.share[0].next = position;
     c->deal.one_epoch = rule->fresh;
     c->deal.near = rule->threads;
     c->member = calloc(rule->workers, sizeof *c->member);
@@ -54,10 +56,9 @@ void yk_clock_limit(struct yk_clock *c, uint64_t step)
     const struct yk_rule *r = c->rule;
     if (r->last_step == UINT64_MAX || r->held) /* where a step takes several parts it is the step that ends the run */
         return;
-    uint64_t left = r->last_step > step ? r->last_step - step : 0;
-    c->deal.quota = left;
-    left -= left < c->deal.backs ? left : c->deal.backs;
-    c->deal.end = yk_deal_after(&c->deal, c->deal.next, left);
+    c->deal.quota = r->last_step > step ? r->last_step - step : 0;
+    if (r->epochs > 0 && __builtin_mul_overflow(r->epochs, r->rows, &c->deal.end))
+        c->deal.end = UINT64_MAX;
 }
 
 void yk_clock_span(const struct yk_clock *c, unsigned w, uint32_t *first, uint32_t *last)
@@ -114,20 +115,30 @@ static bool too_early(const struct yk_clock *c)
         return false;
     for (unsigned w = 0; w < c->rule->workers; w++) {
         const struct yk_member *m = &c->member[w];
-        if (m->task != YK_NO_PART && c->deal.next / c->rule->rows > m->task / c->rule->rows + 1)
+        if (m->task != YK_NO_PART && c->deal.share[0].next / c->rule->rows > m->task / c->rule->rows + 1)
             return true;
     }
     return false;
 }
 
-/* A part for a worker: a promised one, a new one, or a copy. */
-static uint64_t part_for(struct yk_clock *c, struct yk_member *m)
+static uint64_t take(struct yk_clock *c, unsigned w)
 {
+    return yk_deal_take(&c->deal, c->rule->share_of != NULL ? c->rule->share_of[w] : 0);
+}
+
+/* A part for a worker: a promised one, a new one, or a copy. Where hosts have their own data nobody can compute a copy. Of further parts of
+ * one step there are never more than it waits for, so it is not complete before the last of them. */
+static uint64_t part_for(struct yk_clock *c, unsigned w)
+{
+    struct yk_member *m = &c->member[w];
+    const struct yk_rule *r = c->rule;
     uint64_t id = m->ahead;
     m->ahead = YK_NO_PART;
+    if (r->fresh && m->task != YK_NO_PART && c->deal.outs >= r->need)
+        return YK_NO_PART;
     if (id == YK_NO_PART && !too_early(c))
-        id = yk_deal_take(&c->deal);
-    if (id == YK_NO_PART && c->rule->fresh)
+        id = take(c, w);
+    if (id == YK_NO_PART && r->fresh && c->deal.shares == 1)
         id = copy_of(c);
     return id;
 }
@@ -152,13 +163,13 @@ bool yk_clock_next(struct yk_clock *c, unsigned w, uint64_t step, struct yk_task
         if (lead > c->most_lead)
             c->most_lead = lead;
     }
-    uint64_t id = part_for(c, m);
+    uint64_t id = part_for(c, w);
     m->idle = id == YK_NO_PART;
     if (m->idle)
         return false;
     m->task = id;
     if (!r->fresh)
-        m->ahead = yk_deal_take(&c->deal);
+        m->ahead = take(c, w);
     out->id = m->task;
     out->ahead = m->ahead;
     out->examples = yk_deal_size(&c->deal, out->id);
@@ -238,9 +249,13 @@ void yk_clock_join(struct yk_clock *c, unsigned w)
         c->member[i].incarnation = c->incarnation;
 }
 
-bool yk_clock_over(const struct yk_clock *c)
+bool yk_clock_sole(const struct yk_clock *c, unsigned w)
 {
-    return c->rule->pooled && yk_deal_over(&c->deal);
+    const uint32_t *of = c->rule->share_of;
+    for (unsigned i = 0; of != NULL && i < c->rule->workers; i++)
+        if (i != w && c->member[i].alive && of[i] == of[w])
+            return false;
+    return of != NULL;
 }
 
 unsigned yk_clock_need(const struct yk_clock *c)

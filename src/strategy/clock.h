@@ -36,7 +36,7 @@ struct yk_clock {
 /* `position`: the first example that has not been trained on; `left` parts before it have not either, and are added to the deal. */
 yk_code yk_clock_init(struct yk_clock *c, const struct yk_rule *rule, uint64_t position, unsigned left, struct yk_error *e);
 void yk_clock_release(struct yk_clock *c);
-/* Where the last new part ends, from the rule's last step; after the deal's lists have been restored. */
+/* How many parts may still be dealt, from the rule's last step; after the deal's lists have been restored. */
 void yk_clock_limit(struct yk_clock *c, uint64_t step);
 
 /* What worker w does next, if it may go on now: false if it has to wait. */
@@ -52,8 +52,8 @@ void yk_clock_lose(struct yk_clock *c, unsigned w);
 /* A new worker in the place of a lost one. */
 void yk_clock_join(struct yk_clock *c, unsigned w);
 
-/* Pooled: no part is left to wait for. */
-bool yk_clock_over(const struct yk_clock *c);
+/* Is it the last one that has its host's data? */
+bool yk_clock_sole(const struct yk_clock *c, unsigned w);
 /* Parts that make the open step: the rule's, or what the epoch has left. */
 unsigned yk_clock_need(const struct yk_clock *c);
 /* The span of shards of worker w among the living. */

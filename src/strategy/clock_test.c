@@ -73,7 +73,6 @@ static void test_whole_batches(void **state)
     }
     for (unsigned w = 0; w < 5; w++)
         assert_int_equal(c.member[w].ledger.steps, 2 * PARTS);
-    assert_false(yk_clock_over(&c)); /* a run of whole batches ends by its step */
     yk_clock_release(&c);
     yk_clock_release(&c);
 }
@@ -164,7 +163,7 @@ static void test_limit(void **state)
         for (unsigned i = 0; i < left; i++)
             yk_deal_add(&c.deal, 10 * (uint64_t)i);
         yk_clock_limit(&c, step);
-        for (unsigned i = 0; i < 100 && !yk_clock_over(&c); i++) {
+        for (unsigned i = 0; i < 100 && !yk_deal_over(&c.deal); i++) {
             assert_true(yk_clock_next(&c, 0, step, &t));
             yk_clock_applied(&c, 0, t.id, 0, t.examples, 0);
             step++;
@@ -178,7 +177,7 @@ static void test_limit(void **state)
     struct yk_clock c; /* at its end already */
     clock_open(&c, &r);
     yk_clock_limit(&c, 20);
-    assert_true(yk_clock_over(&c));
+    assert_true(yk_deal_over(&c.deal));
     refused(&c, 0);
     yk_clock_release(&c);
     r = rule_of(YK_MODE_sync, 3, 1); /* steps of several parts end by the step */
@@ -203,7 +202,7 @@ static void race(int64_t s, unsigned workers, uint64_t seed)
     clock_open(&c, &r);
     yk_clock_limit(&c, 0);
     yk_rng_init(&rng, seed, workers, (uint64_t)s, 0);
-    for (int i = 0; i < 100000 && !yk_clock_over(&c); i++) {
+    for (int i = 0; i < 100000 && !yk_deal_over(&c.deal); i++) {
         unsigned w = yk_rng_below(&rng, 10) < 6 ? 0 : yk_rng_below(&rng, workers); /* one is faster */
         if (busy[w]) {
             yk_clock_applied(&c, w, task[w].id, 0, task[w].examples, 0);
@@ -278,11 +277,12 @@ static void test_idle(void **state)
     refused(&c, 0);
     yk_clock_applied(&c, 1, b.id, 0, BATCH, 0);
     refused(&c, 1); /* nothing is left for it */
-    assert_true(c.member[1].idle && !yk_clock_over(&c));
+    assert_true(c.member[1].idle && !yk_deal_over(&c.deal));
     a = next(&c, 0, 2);
     yk_clock_applied(&c, 0, a.id, 0, BATCH, 0);
-    assert_true(yk_clock_over(&c));
+    assert_true(yk_deal_over(&c.deal));
     c.deal.quota = 9;
+    c.deal.end = 30;
     yk_deal_add(&c.deal, 50); /* as if somebody had been lost: work again, and 1 has not asked yet */
     a = next(&c, 0, 3);
     assert_int_equal(a.id, 50);

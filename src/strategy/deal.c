@@ -4,35 +4,66 @@
 #include <stdlib.h>
 #include <string.h>
 
-yk_code yk_deal_init(struct yk_deal *d, uint64_t rows, uint32_t batch, unsigned most, struct yk_error *e)
+yk_code yk_deal_init(struct yk_deal *d, uint64_t rows, uint32_t batch, const struct yk_share *share, unsigned shares,
+                     unsigned most, struct yk_error *e)
 {
     *d = (struct yk_deal){.rows = rows, .batch = batch, .end = UINT64_MAX, .quota = UINT64_MAX, .most = most};
+    d->shares = share != NULL ? shares : 1;
+    d->share = calloc(d->shares, sizeof *d->share);
     d->out = calloc(most, sizeof *d->out);
     d->back = calloc(most, sizeof *d->back);
-    if (d->out == NULL || d->back == NULL) {
+    if (d->share == NULL || d->out == NULL || d->back == NULL) {
         yk_deal_release(d);
         return yk_fail_memory(e, 2 * most * sizeof *d->out);
     }
+    d->share[0].rows = rows;
+    if (share != NULL)
+        memcpy(d->share, share, shares * sizeof *share);
     return YK_OK;
 }
 
 void yk_deal_release(struct yk_deal *d)
 {
+    free(d->share);
     free(d->out);
     free(d->back);
     *d = (struct yk_deal){0};
 }
 
+static const struct yk_share *share_of(const struct yk_deal *d, uint64_t id)
+{
+    const struct yk_share *s = d->share;
+    while (s + 1 < d->share + d->shares && id % d->rows >= s[1].from)
+        s++;
+    return s;
+}
+
+/* Examples of a share from a place in its epoch on. */
+static uint64_t rest_of(const struct yk_deal *d, const struct yk_share *s, uint64_t id)
+{
+    return s->from + s->rows - id % d->rows;
+}
+
 uint32_t yk_deal_size(const struct yk_deal *d, uint64_t id)
 {
-    uint64_t left = d->rows - id % d->rows;
+    uint64_t left = rest_of(d, share_of(d, id), id);
     return left < d->batch ? (uint32_t)left : d->batch;
+}
+
+/* The part that comes after this one in its share. */
+static uint64_t after(const struct yk_deal *d, const struct yk_share *s, uint64_t id)
+{
+    uint64_t left = rest_of(d, s, id);
+    return left > d->batch ? id + d->batch : (id / d->rows + 1) * d->rows + s->from;
 }
 
 /* The epoch that is not finished longest; that of the next new part if nothing is under way. */
 static uint64_t oldest_epoch(const struct yk_deal *d)
 {
-    uint64_t oldest = d->next / d->rows;
+    uint64_t oldest = UINT64_MAX;
+    for (unsigned i = 0; i < d->shares; i++)
+        if (d->share[i].next / d->rows < oldest)
+            oldest = d->share[i].next / d->rows;
     for (unsigned i = 0; i < d->outs; i++)
         if (d->out[i] / d->rows < oldest)
             oldest = d->out[i] / d->rows;
@@ -41,22 +72,27 @@ static uint64_t oldest_epoch(const struct yk_deal *d)
     return oldest;
 }
 
-uint64_t yk_deal_take(struct yk_deal *d)
+uint64_t yk_deal_take(struct yk_deal *d, unsigned share)
 {
+    struct yk_share *s = &d->share[share];
+    unsigned at = 0;
     uint64_t id;
     if (d->outs == d->most || d->quota == 0)
         return YK_NO_PART;
-    if (d->backs > 0) {
-        id = d->back[0];
+    while (at < d->backs && share_of(d, d->back[at]) != s)
+        at++;
+    if (at < d->backs) {
+        id = d->back[at];
         if (d->one_epoch && id / d->rows > oldest_epoch(d))
             return YK_NO_PART;
-        memmove(d->back, d->back + 1, --d->backs * sizeof *d->back);
+        d->backs--;
+        memmove(d->back + at, d->back + at + 1, (d->backs - at) * sizeof *d->back);
     } else {
-        id = d->next;
+        id = s->next;
         uint64_t apart = d->one_epoch || d->near ? id / d->rows - oldest_epoch(d) : 0;
         if (id >= d->end || apart > (d->one_epoch ? 0 : 1))
             return YK_NO_PART;
-        d->next += yk_deal_size(d, id);
+        s->next = after(d, s, id);
     }
     d->quota -= d->quota != UINT64_MAX;
     d->out[d->outs++] = id;
@@ -111,26 +147,27 @@ uint64_t yk_deal_left(const struct yk_deal *d)
         left += d->out[i] / d->rows == epoch;
     for (unsigned i = 0; i < d->backs; i++)
         left += d->back[i] / d->rows == epoch;
-    if (d->next / d->rows == epoch && d->next < d->end)
-        left += (d->rows - d->next % d->rows + d->batch - 1) / d->batch;
+    for (unsigned i = 0; i < d->shares; i++) {
+        const struct yk_share *s = &d->share[i];
+        if (s->next / d->rows == epoch && s->next < d->end)
+            left += (rest_of(d, s, s->next) + d->batch - 1) / d->batch;
+    }
     return left;
+}
+
+uint64_t yk_deal_position(const struct yk_deal *d)
+{
+    uint64_t most = 0;
+    for (unsigned i = 0; i < d->shares; i++)
+        if (d->share[i].next > most)
+            most = d->share[i].next;
+    return most;
 }
 
 bool yk_deal_over(const struct yk_deal *d)
 {
-    return d->outs == 0 && d->backs == 0 && d->next >= d->end;
-}
-
-uint64_t yk_deal_after(const struct yk_deal *d, uint64_t from, uint64_t steps)
-{
-    uint64_t in_epoch = from % d->rows,
-             here = (d->rows - in_epoch + d->batch - 1) / d->batch; /* parts to the end of this epoch */
-    uint64_t whole = (d->rows + d->batch - 1) / d->batch, end;
-    if (steps < here)
-        return from + steps * d->batch;
-    steps -= here;
-    if (__builtin_mul_overflow(steps / whole, d->rows, &end) || __builtin_add_overflow(end, from - in_epoch + d->rows, &end))
-        return UINT64_MAX - 1;
-    uint64_t rest = steps % whole * d->batch;
-    return end + (rest < d->rows ? rest : d->rows);
+    bool left = false;
+    for (unsigned i = 0; i < d->shares; i++)
+        left = left || d->share[i].next < d->end;
+    return d->outs == 0 && d->backs == 0 && (!left || d->quota == 0);
 }

@@ -15,6 +15,15 @@ void yk_ledger_push(struct yk_ledger *l, uint64_t staleness, uint32_t examples, 
         l->most = staleness;
 }
 
+void yk_ledger_sweep(struct yk_ledger *l, uint64_t pushes, uint64_t examples, double loss)
+{
+    l->steps += pushes;
+    l->examples += examples;
+    l->loss += loss;
+    l->loss_examples += examples;
+    l->stale[0] += pushes;
+}
+
 void yk_ledger_add(struct yk_ledger *to, const struct yk_ledger *from)
 {
     to->steps += from->steps;

@@ -24,6 +24,8 @@ struct yk_ledger {
 };
 
 void yk_ledger_push(struct yk_ledger *l, uint64_t staleness, uint32_t examples, double loss);
+/* So many pushes at one go, none of them stale. */
+void yk_ledger_sweep(struct yk_ledger *l, uint64_t pushes, uint64_t examples, double loss);
 void yk_ledger_add(struct yk_ledger *to, const struct yk_ledger *from);
 double yk_ledger_mean(const struct yk_ledger *l); /* 0 without pushes */
 /* The smallest staleness that at least the part `p` of the pushes does not exceed. */

@@ -1,7 +1,8 @@
 /* owner.h - owns one range of the parameters: keeps the optimizer's state for it and applies what is pushed.
  *
  * Every parameter has exactly one owner. In a local run it is the process itself and the range is everything; on a
- * cluster, owners hold shards. An owner knows ranges and steps, never a model. */
+ * cluster, owners hold shards. An owner knows ranges, keys and steps, never a model. A *key* is a flat position; sparse
+ * steps name theirs. */
 #ifndef YK_STRATEGY_OWNER_H
 #define YK_STRATEGY_OWNER_H
 
@@ -17,9 +18,11 @@ struct yk_owner {
     double lr;               /* the base rate that the schedule shapes */
     struct yk_update update; /* lr, scale and step of the update in progress, and the optimizer's constants */
     size_t lo, hi;           /* the range of the flat parameters */
-    float *weights;          /* the flat parameters (of which [lo, hi) are ours) */
-    float *slot[YK_SLOTS];   /* the optimizer's state, laid out as the parameters */
-    uint64_t step;           /* updates applied: owner 0's is the global step */
+    size_t origin;  /* flat position of weights[0] and slot[.][0]: 0, unless whoever holds only a part sets it after init */
+    float *weights; /* the flat parameters (of which [lo, hi) are ours) */
+    float *slot[YK_SLOTS]; /* the optimizer's state, laid out as the parameters */
+    unsigned slots;        /* of those, how many there are */
+    uint64_t step;         /* updates applied: owner 0's is the global step */
 };
 
 /* How every owner of a run updates. */
@@ -27,8 +30,15 @@ struct yk_recipe {
     const struct yk_optimizer_ops *optimizer;
     struct yk_schedule schedule;
     double lr;
-    struct yk_update constants; /* momentum, beta2, eps */
+    struct yk_update constants; /* momentum, beta2, eps, l1, l2, beta */
+    bool sparse;                /* steps name keys: an untouched one is caught up when it is next touched or read */
 };
+
+/* State vectors that every owner of such a run has. */
+static inline unsigned yk_recipe_slots(const struct yk_recipe *r)
+{
+    return yk_optimizer_slots(r->optimizer, &r->constants, r->sparse);
+}
 
 /* First float of owner k of n; its last is where k+1 begins. On lines of 64 bytes, so that no two owners share one. */
 size_t yk_owner_at(unsigned k, unsigned n, size_t count);
@@ -41,6 +51,16 @@ void yk_owner_init(struct yk_owner *o, const struct yk_recipe *recipe, float *we
 void yk_owner_apply(struct yk_owner *o, const float *grad, size_t origin, size_t lo, size_t hi, uint32_t examples);
 /* Add the blocks, which cover the shards [0, v), over the tree, and apply the sum to the whole range. */
 void yk_owner_apply_blocks(struct yk_owner *o, const struct yk_block *block, uint32_t v, uint32_t examples);
+/* The same for n keys of [lo, hi), each at most once, in any order: grad[i] belongs to key[i]. */
+void yk_owner_apply_keys(struct yk_owner *o, const uint32_t *key, const float *grad, size_t n, uint32_t examples);
+/* out[i] = the value of key[i] as the next update would find it. */
+void yk_owner_read_keys(struct yk_owner *o, const uint32_t *key, float *out, size_t n);
+/* All values of [lo, hi) as the next update would find them. `out` may be the weights themselves, if they are a copy: with the state
+ * as it is, what was caught up would be so again. */
+void yk_owner_read(struct yk_owner *o, float *out, size_t lo, size_t hi);
+/* What an update number `step`, of so many examples, is to the optimizer; `u` is the caller's, who keeps it from one call to the next. For whoever
+ * applies updates to the owner's parameters itself. */
+void yk_owner_update(const struct yk_owner *o, struct yk_update *u, uint64_t step, uint32_t examples);
 /* All ranges have been applied: the step counts. */
 void yk_owner_finish(struct yk_owner *o);
 

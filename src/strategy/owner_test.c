@@ -12,7 +12,7 @@
 
 enum { N = 100, LO = 30, HI = 70 };
 
-static const struct yk_update CONSTANTS = {.momentum = 0.9f, .beta2 = 0.999f, .eps = 1e-8f};
+static const struct yk_update CONSTANTS = {.momentum = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .beta = 1};
 
 static struct yk_schedule shape(const char *text)
 {
@@ -125,6 +125,114 @@ static void test_blocks(void **state)
     assert_memory_equal(w, expected, sizeof w);
 }
 
+/* An owner that holds nothing but its part, and is told keys in any order, does for these keys what one of everything does when it is told
+ * ranges of which they are all; a dense step in between is one, too. */
+static void test_keys(void **state)
+{
+    (void)state;
+    enum { ALL = 3000, FROM = 1024, TO = 2048, OWN = TO - FROM };
+    static float w[ALL], whole[YK_SLOTS][ALL], part[OWN], parts[YK_SLOTS][OWN], g[ALL], out[OWN];
+    for (unsigned k = 0; yk_optimizer_at(k) != NULL; k++) {
+        struct yk_recipe recipe = {
+            .optimizer = yk_optimizer_at(k), .schedule = shape("staircase:0.5:7"), .lr = 0.1, .constants = CONSTANTS};
+        float *const ws[YK_SLOTS] = {whole[0], whole[1]}, *const ps[YK_SLOTS] = {parts[0], parts[1]};
+        struct yk_owner one, mine;
+        struct yk_rng r;
+        uint32_t key[OWN];
+        float kg[OWN];
+        if (recipe.optimizer->apply_keys == NULL)
+            continue;
+        recipe.constants.l2 = 0.01f;
+        yk_rng_init(&r, 9, k, 0, 0);
+        memset(whole, 0, sizeof whole);
+        memset(parts, 0, sizeof parts);
+        for (size_t i = 0; i < ALL; i++)
+            w[i] = (float)yk_rng_unit(&r);
+        memcpy(part, w + FROM, sizeof part);
+        yk_owner_init(&one, &recipe, w, ws, 0, ALL);
+        recipe.sparse = true;
+        yk_owner_init(&mine, &recipe, part, ps, FROM, TO);
+        mine.origin = FROM;
+        assert_int_equal(mine.slots, yk_recipe_slots(&recipe));
+        for (int step = 0; step < 30; step++) {
+            size_t cut = step % 3 == 0 ? 40 : 300;
+            for (size_t i = 0; i < ALL; i++)
+                g[i] = (float)yk_rng_unit(&r) - 0.5f;
+            for (size_t i = 0; i < OWN; i++) {
+                key[i] = (uint32_t)(FROM + (i * 389 + 7) % OWN); /* 389 is odd: all of them, in no order */
+                kg[i] = g[key[i]];
+            }
+            yk_owner_apply(&one, g, 0, 0, ALL, 3);
+            if (step % 5 == 4) {
+                yk_owner_apply(&mine, g, 0, FROM, TO, 3);
+            } else {
+                yk_owner_apply_keys(&mine, key, kg, cut, 3);
+                yk_owner_apply_keys(&mine, key + cut, kg + cut, OWN - cut, 3);
+                yk_owner_apply_keys(&mine, key, kg, 0, 3);
+            }
+            yk_owner_finish(&one);
+            yk_owner_finish(&mine);
+            assert_memory_equal(part, w + FROM, sizeof part);
+            for (unsigned i = 0; i < recipe.optimizer->slots; i++)
+                assert_memory_equal(parts[i], whole[i] + FROM, sizeof parts[i]);
+            yk_owner_read_keys(&mine, key, out, cut);
+            yk_owner_read_keys(&mine, key + cut, out + cut, OWN - cut);
+            for (size_t i = 0; i < OWN; i++)
+                assert_memory_equal(&out[i], &part[key[i] - FROM], sizeof(float));
+        }
+    }
+}
+
+/* Keys that are left alone: read, they are what a dense run without a gradient has; read as a range, the same; in memory nothing has
+ * happened to them. */
+static void test_untouched(void **state)
+{
+    (void)state;
+    static const char *const NAME[] = {"sgd", "adagrad", "momentum"};
+    for (size_t k = 0; k < 3; k++) {
+        struct yk_recipe recipe = {.optimizer = yk_optimizer_find(NAME[k]),
+                                   .schedule = shape("warmup:10,cosine:100"),
+                                   .lr = 0.1,
+                                   .constants = CONSTANTS};
+        float w[N], d[N], ws[YK_SLOTS][N] = {{0}}, ds[YK_SLOTS][N] = {{0}}, g[N], zero[N] = {0}, out[N], all[N];
+        float *const slot[YK_SLOTS] = {ws[0], ws[1]}, *const dslot[YK_SLOTS] = {ds[0], ds[1]};
+        struct yk_owner lazy, dense, moved;
+        uint32_t key[N];
+        struct yk_rng r;
+        recipe.constants.l2 = 0.5f;
+        yk_rng_init(&r, 10, k, 0, 0);
+        fill(w, &r);
+        fill(g, &r);
+        memcpy(d, w, sizeof d);
+        yk_owner_init(&dense, &recipe, d, dslot, 0, N);
+        recipe.sparse = true;
+        yk_owner_init(&lazy, &recipe, w, slot, 0, N);
+        for (uint32_t i = 0; i < N; i++)
+            key[i] = N - 1 - i;
+        yk_owner_apply(&lazy, g, 0, 0, N, 1);
+        yk_owner_finish(&lazy);
+        yk_owner_apply(&dense, g, 0, 0, N, 1);
+        yk_owner_finish(&dense);
+        assert_memory_equal(w, d, sizeof w);
+        for (int step = 1; step < 60; step++) {
+            yk_owner_apply_keys(&lazy, key, zero, 0, 1); /* of somebody else's keys */
+            yk_owner_finish(&lazy);
+            yk_owner_apply(&dense, zero, 0, 0, N, 1);
+            yk_owner_finish(&dense);
+        }
+        moved = lazy; /* an owner may be copied */
+        memset(&lazy, 0x5a, sizeof lazy);
+        memcpy(all, w, sizeof all);
+        yk_owner_read_keys(&moved, key, out, N);
+        assert_memory_equal(all, w, sizeof all);
+        yk_owner_read(&moved, all, 0, N);
+        for (int i = 0; i < N; i++) {
+            assert_true(fabsf(all[i] - d[i]) <= 1e-5f && (fabsf(all[i] - w[i]) > 1e-4f || fabsf(w[i]) < 1e-3f));
+            assert_memory_equal(&out[N - 1 - i], &all[i], sizeof(float));
+        }
+    }
+}
+
 /* Parts of the flat parameters: they tile it, on lines of 64 bytes, about equally long, some empty if there are more owners than lines. */
 static void test_parts(void **state)
 {
@@ -145,7 +253,8 @@ static void test_parts(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_shards), cmocka_unit_test(test_rate), cmocka_unit_test(test_blocks),
-                                       cmocka_unit_test(test_parts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_shards),    cmocka_unit_test(test_rate),
+                                       cmocka_unit_test(test_blocks),    cmocka_unit_test(test_keys),
+                                       cmocka_unit_test(test_untouched), cmocka_unit_test(test_parts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,8 +19,13 @@ yk_code yk_pushes_init(struct yk_pushes *t, unsigned n, size_t lo, size_t hi, st
 
 void yk_pushes_release(struct yk_pushes *t)
 {
-    for (unsigned i = 0; t->push != NULL && i < t->n; i++)
-        yk_floats_free(t->push[i].buffer);
+    for (unsigned i = 0; t->push != NULL && i < t->n; i++) {
+        if (t->push[i].room > 0) /* sparse */
+            free(t->push[i].buffer);
+        else
+            yk_floats_free(t->push[i].buffer);
+        free(t->push[i].key);
+    }
     for (unsigned i = 0; i < t->abandons; i++)
         yk_floats_free(t->abandoned[i]);
     free(t->abandoned);
@@ -48,7 +53,10 @@ struct yk_push *yk_pushes_find(struct yk_pushes *t, unsigned w, const struct yk_
                                    .incarnation = n->incarnation,
                                    .step = n->step,
                                    .id = n->id,
-                                   .buffer = unused->buffer};
+                                   .buffer = unused->buffer,
+                                   .key = unused->key,
+                                   .key_room = unused->key_room,
+                                   .room = unused->room};
     return unused;
 }
 

@@ -20,7 +20,9 @@ struct yk_push {
     double loss;
     const float *sum; /* where the gradients are, flat index `origin` first */
     size_t origin;
-    float *buffer;      /* (hi - lo) over MPI, made when it is first needed */
+    float *buffer; /* (hi - lo) over MPI, made when it is first needed; sparse: (room) */
+    uint32_t *key; /* sparse: (keys) what the gradients are of, YK_NO_KEY behind them */
+    size_t keys, key_room, room;
     unsigned receiving; /* messages that the engine is writing into it: it is not used again before they are done */
 };
 

@@ -37,6 +37,10 @@ static void reply(struct yk_server *s, unsigned w, struct yk_note *n)
 {
     bool carries = !s->comm->shared || s->rule->pooled;
     n->kind = YK_REPLY;
+    if (s->rule->sparse) {
+        yk_server_reply_keys(s, w, n);
+        return;
+    }
     n->lo = s->owner.lo;
     yk_server_send(s, yk_worker_endpoint(s->comm, (int)w), n, carries ? s->owner.weights + s->owner.lo : NULL,
                    carries ? range_bytes(s) : 0);
@@ -71,7 +75,7 @@ void yk_server_see(struct yk_server *s, uint32_t incarnation)
     yk_pushes_forget(&s->table);
 }
 
-static bool counts(const struct yk_server *s, const struct yk_note *n)
+bool yk_server_counts(const struct yk_server *s, const struct yk_note *n)
 {
     return !s->halted && n->incarnation >= s->least[yk_server_worker(s, n->from)] &&
            (!s->rule->fresh || n->step == s->owner.step);
@@ -80,16 +84,17 @@ static bool counts(const struct yk_server *s, const struct yk_note *n)
 static void *place_push(struct yk_server *s, const struct yk_note *n)
 {
     yk_server_see(s, n->incarnation);
-    return counts(s, n) ? yk_pushes_place(&s->table, yk_server_worker(s, n->from), n) : NULL;
+    return yk_server_counts(s, n) ? yk_pushes_place(&s->table, yk_server_worker(s, n->from), n) : NULL;
 }
 
 /* --- owner 0: answers, and what the watcher wants --- */
 
 static void maybe_end(struct yk_server *s);
 
-static void send_task(struct yk_server *s, unsigned w, const struct yk_task *t)
+static void send_task(struct yk_server *s, unsigned w, const struct yk_task *t, bool further)
 {
-    struct yk_note n = {.step = t->step,
+    struct yk_note n = {.flags = further ? YK_FURTHER_FLAG : 0,
+                        .step = t->step,
                         .id = t->id,
                         .word = t->ahead,
                         .examples = t->examples,
@@ -99,27 +104,27 @@ static void send_task(struct yk_server *s, unsigned w, const struct yk_task *t)
     reply(s, w, &n);
 }
 
-/* A worker whose push is held waits with it for its step. With backups, when all wait so because too few are left, each takes a further
- * part of the same step. */
+/* A worker whose push is held waits with it for its step. When all wait so because too few are left, or because the data of some hosts are
+ * through, each takes a further part of the same step. */
 static bool too_few(const struct yk_server *s)
 {
     const struct yk_clock *c = s->clock;
     if (!s->rule->held || !s->rule->pooled || c->waiting < c->alive)
         return false;
     for (unsigned w = 0; w < s->rule->workers; w++)
-        if (c->member[w].alive && c->member[w].task == YK_NO_PART) /* this one is free to do it */
-            return false;
+        if (c->member[w].alive && c->member[w].task == YK_NO_PART && !(c->deal.shares > 1 && c->member[w].idle))
+            return false; /* this one is free to do it */
     return true;
 }
 
 /* A task, or if it is NULL the word that there is none any more. */
-static void answer(struct yk_server *s, unsigned w, const struct yk_task *t)
+static void answer(struct yk_server *s, unsigned w, const struct yk_task *t, bool further)
 {
     struct yk_member *m = &s->clock->member[w];
     m->waiting = false;
     s->clock->waiting--;
     if (t != NULL) {
-        send_task(s, w, t);
+        send_task(s, w, t, further);
         return;
     }
     struct yk_note n = {.kind = YK_REPLY, .step = s->owner.step, .flags = YK_STOP_FLAG};
@@ -158,16 +163,16 @@ void yk_server_go_on(struct yk_server *s)
         idle = idlers(s);
         for (unsigned w = 0; c->waiting > 0 && w < s->rule->workers; w++) {
             struct yk_member *m = &c->member[w];
-            bool holds = s->rule->held && m->task != YK_NO_PART && !further;
+            bool held = s->rule->held && m->task != YK_NO_PART, holds = held && !further;
             struct yk_task t;
             if (m->waiting && (stops || (!holds && yk_clock_next(c, w, s->owner.step, &t))))
-                answer(s, w, stops ? NULL : &t);
+                answer(s, w, stops ? NULL : &t, held);
         }
     } while (idlers(s) > idle);
     maybe_end(s);
 }
 
-static bool elsewhere(const struct yk_server *s) /* does another process own a part? */
+bool yk_server_elsewhere(const struct yk_server *s) /* does another process own a part? */
 {
     return !s->comm->shared && s->comm->owners > 1;
 }
@@ -177,6 +182,10 @@ static void maybe_end(struct yk_server *s)
 {
     struct yk_clock *c = s->clock;
     unsigned stopped = 0;
+    if (s->hold.on) {
+        yk_server_try_still(s);
+        return;
+    }
     if (s->replace.wants > 0 && !s->replace.called && !c->stopping && c->waiting == c->alive && !s->gathering) {
         for (s->replace.worker = 0; !s->replace.wanted[s->replace.worker];)
             s->replace.worker++;
@@ -186,9 +195,14 @@ static void maybe_end(struct yk_server *s)
         stopped += c->member[w].alive && c->member[w].stopped;
     if (!c->stopping || s->ended || s->gathering || stopped < c->alive)
         return;
-    if (!s->halted && elsewhere(s)) {
+    if (!s->halted && yk_server_elsewhere(s)) {
         s->halted = true;
-        yk_server_gather(s);
+        if (s->rule->sparse) { /* nothing of the size of the model is fetched: it is there to be read */
+            s->hold.on = true;
+            yk_server_try_still(s);
+        } else {
+            yk_server_gather(s);
+        }
     } else {
         s->halted = s->ended = true;
     }
@@ -200,6 +214,10 @@ void yk_server_look(struct yk_server *s, enum yk_verdict verdict)
     case YK_GO:
         break;
     case YK_LOOK:
+        if (s->rule->sparse) { /* there is no place for the whole state */
+            s->holding = s->hold.on = true;
+            break;
+        }
         if (s->gathering)
             break;
         s->holding = s->rule->fresh; /* a step of everybody: nothing moves before it has been seen */
@@ -212,129 +230,16 @@ void yk_server_look(struct yk_server *s, enum yk_verdict verdict)
     case YK_HALT:
         s->clock->stopping = true;
         break;
+    case YK_HOLD:
+        s->holding = s->hold.on = true;
+        break;
     }
-}
-
-static void stepped(struct yk_server *s, uint32_t examples, double loss)
-{
-    const struct yk_stepped now = {.step = s->owner.step, .examples = examples, .loss = loss};
-    if (!s->rule->pooled)
-        s->clock->position += examples;
-    yk_server_look(s, s->watcher.stepped(s->watcher.arg, &now));
-}
-
-/* --- a step is complete --- */
-
-static int by_first(const void *a, const void *b)
-{
-    const struct yk_block *x = a, *y = b;
-    return x->first < y->first ? -1 : x->first > y->first;
-}
-
-/* All shards are here: add, apply, count. */
-static void close_batch(struct yk_server *s)
-{
-    uint32_t n = 0, examples = 0;
-    double loss = 0;
-    for (unsigned i = 0; i < s->table.n; i++) {
-        const struct yk_push *p = &s->table.push[i];
-        if (!p->used)
-            continue;
-        s->block[n++] = (struct yk_block){.first = p->first, .last = p->last, .sum = p->sum, .origin = p->origin};
-        examples += p->examples;
-        loss += p->loss;
-    }
-    qsort(s->block, n, sizeof *s->block, by_first);
-    yk_owner_apply_blocks(&s->owner, s->block, s->rule->shards, examples);
-    yk_owner_finish(&s->owner);
-    for (unsigned w = 0; s->clock != NULL && w < s->rule->workers; w++) { /* a worker's push may be several sums */
-        uint32_t mine = 0;
-        double lost = 0;
-        for (unsigned i = 0; i < s->table.n; i++)
-            if (s->table.push[i].used && s->table.push[i].worker == w) {
-                mine += s->table.push[i].examples;
-                lost += s->table.push[i].loss;
-            }
-        if (s->clock->member[w].alive)
-            yk_clock_applied(s->clock, w, s->clock->position, 0, mine, lost);
-    }
-    yk_pushes_forget(&s->table);
-    if (s->clock != NULL) {
-        stepped(s, examples, loss);
-        yk_server_go_on(s);
-    } else {
-        yk_server_reply_owed(s);
-    }
-}
-
-static int by_id(const void *a, const void *b)
-{
-    const struct yk_set_entry *x = a, *y = b;
-    return x->id < y->id ? -1 : x->id > y->id;
-}
-
-/* With backups: apply exactly these pushes, in the order of their parts, whatever else is here. */
-static void close_set(struct yk_server *s, const struct yk_set_entry *set, unsigned n)
-{
-    uint32_t examples = 0;
-    double loss = 0;
-    for (unsigned k = 0; k < n; k++)
-        for (unsigned i = 0; i < s->table.n; i++) {
-            const struct yk_push *p = &s->table.push[i];
-            if (!p->used || !p->whole || p->worker != set[k].worker || p->id != set[k].id)
-                continue;
-            s->block[k] = (struct yk_block){.first = k, .last = k + 1, .sum = p->sum, .origin = p->origin};
-            examples += p->examples;
-            loss += p->loss;
-            s->applied[p->worker]++;
-            if (s->clock != NULL)
-                yk_clock_applied(s->clock, p->worker, p->id, 0, p->examples, p->loss);
-        }
-    yk_owner_apply_blocks(&s->owner, s->block, n, examples);
-    yk_owner_finish(&s->owner);
-    if (s->clock == NULL) {
-        yk_pushes_forget(&s->table);
-        yk_server_reply_owed(s);
-        return;
-    }
-    for (unsigned i = 0; i < s->table.n; i++) { /* whole, but one too many */
-        const struct yk_push *p = &s->table.push[i];
-        bool in = false;
-        for (unsigned k = 0; k < n; k++)
-            in = in || (p->worker == set[k].worker && p->id == set[k].id);
-        if (p->used && p->whole && !in)
-            yk_clock_dropped(s->clock, p->worker, p->id);
-    }
-    yk_pushes_forget(&s->table);
-    stepped(s, examples, loss);
-    yk_server_go_on(s);
-}
-
-/* Owner 0: is the set complete? A push is in it when every owner has all of it, so that no set can be torn. The list stays where it is
- * until all owners have acted on it: nobody pushes for the next step before. */
-void yk_server_try_set(struct yk_server *s)
-{
-    unsigned n = 0, need = yk_clock_need(s->clock), others = s->comm->shared ? 0 : (unsigned)s->comm->owners - 1;
-    for (unsigned i = 0; i < s->table.n && n < need; i++) {
-        const struct yk_push *p = &s->table.push[i];
-        bool twice = false;
-        for (unsigned k = 0; k < n; k++)
-            twice = twice || s->set[k].id == p->id;
-        if (p->used && p->whole && yk_pushes_have(&s->table, p->worker, p->id, 0) >= others && !twice)
-            s->set[n++] = (struct yk_set_entry){.worker = p->worker, .id = p->id};
-    }
-    if (n == 0 || n < need)
-        return;
-    qsort(s->set, n, sizeof *s->set, by_id);
-    struct yk_note note = {.kind = YK_SET, .step = s->owner.step};
-    yk_server_tell(s, &note, s->set, n * sizeof *s->set);
-    close_set(s, s->set, n);
 }
 
 /* --- arrivals --- */
 
-/* A whole push that does not count: told to the ledger, and with backups its worker gets what it needs to go on. */
-static void drop(struct yk_server *s, const struct yk_note *n)
+/* Told to the ledger; and with backups its worker gets what it needs to go on. */
+void yk_server_drop(struct yk_server *s, const struct yk_note *n)
 {
     unsigned w = yk_server_worker(s, n->from);
     bool old = n->incarnation < s->least[w]; /* somebody who was lost, or a step that is done again: no answer */
@@ -355,10 +260,14 @@ static void drop(struct yk_server *s, const struct yk_note *n)
 /* One push is one step (or one of several owners' part of it): apply what is here, now. */
 static void apply_now(struct yk_server *s, const struct yk_note *n, const float *data)
 {
-    unsigned w = yk_server_worker(s, n->from);
     yk_owner_apply(&s->owner, data, n->lo, n->lo, n->lo + n->bytes / sizeof(float), n->examples);
-    if (!(n->flags & YK_LAST_FLAG))
-        return;
+    if (n->flags & YK_LAST_FLAG)
+        yk_server_applied(s, n);
+}
+
+void yk_server_applied(struct yk_server *s, const struct yk_note *n)
+{
+    unsigned w = yk_server_worker(s, n->from);
     uint64_t staleness = s->owner.step - n->step;
     yk_owner_finish(&s->owner);
     s->applied[w]++;
@@ -370,19 +279,33 @@ static void apply_now(struct yk_server *s, const struct yk_note *n, const float 
     yk_clock_applied(s->clock, w, n->id, s->rule->pooled ? staleness : 0, n->examples, n->loss);
     m->waiting = true;
     s->clock->waiting++;
-    stepped(s, n->examples, n->loss);
+    yk_server_stepped(s, n->examples, n->loss);
     yk_server_go_on(s);
 }
 
 static void hold(struct yk_server *s, struct yk_push *p, const struct yk_note *n, const float *data, bool received)
 {
+    if (!received && s->rule->pooled && !s->comm->shared) { /* its worker may do another part before the step is complete */
+        float *copy = yk_pushes_place(&s->table, p->worker, n);
+        if (copy == NULL) {
+            yk_server_broken(s, "there is no memory for a worker's gradients");
+            return;
+        }
+        memcpy(copy, data, n->bytes);
+        p->receiving--;
+        received = true;
+    }
     p->sum = received ? p->buffer : data - n->lo; /* where its worker, in this process, has it */
     p->origin = received ? s->owner.lo : 0;
     p->bytes += n->bytes;
     p->examples = n->examples;
     p->loss = n->loss;
-    if (p->bytes < range_bytes(s))
-        return;
+    if (p->bytes >= range_bytes(s))
+        yk_server_whole(s, p, n);
+}
+
+void yk_server_whole(struct yk_server *s, struct yk_push *p, const struct yk_note *n)
+{
     p->whole = true;
     unsigned w = p->worker;
     s->table.covered += p->last - p->first;
@@ -394,7 +317,7 @@ static void hold(struct yk_server *s, struct yk_push *p, const struct yk_note *n
         }
     }
     if (!s->rule->pooled && s->table.covered == s->rule->shards) {
-        close_batch(s);
+        yk_server_close_batch(s);
     } else if (s->rule->pooled && s->clock != NULL) {
         yk_server_try_set(s);
         if (s->clock->waiting == s->clock->alive || s->clock->stopping) /* fewer are left than a step takes */
@@ -412,12 +335,12 @@ static void arrive_push(struct yk_server *s, const struct yk_note *n, const floa
     bool received = p != NULL;
     if (received)
         p->receiving--;
-    else if (s->rule->held && data != NULL && counts(s, n))
+    else if (s->rule->held && data != NULL && yk_server_counts(s, n))
         p = yk_pushes_find(&s->table, yk_server_worker(s, n->from), n);
     bool mine = p != NULL && p->used && p->worker == yk_server_worker(s, n->from) && p->step == n->step && p->id == n->id;
-    if (!counts(s, n) || data == NULL || (p != NULL && !mine)) {
+    if (!yk_server_counts(s, n) || data == NULL || (p != NULL && !mine)) {
         if (n->flags & YK_LAST_FLAG)
-            drop(s, n);
+            yk_server_drop(s, n);
         if (mine)
             p->used = false;
     } else if (s->rule->held) {
@@ -457,6 +380,10 @@ static void *place(void *arg, const struct yk_note *n)
     struct yk_server *s = arg;
     if (!is_sound(s, n))
         return NULL;
+    if (s->rule->sparse && (n->kind == YK_PUSH || n->kind == YK_PULL))
+        return yk_server_place_keys(s, n);
+    if (s->rule->sparse && n->kind != YK_ACCOUNT && n->kind != YK_SET && n->kind != YK_END)
+        return yk_server_place_hold(s, n);
     if (n->kind == YK_PUSH)
         return place_push(s, n);
     if (n->kind == YK_STATE && n->first <= s->owner.optimizer->slots && n->lo <= s->count &&
@@ -468,7 +395,7 @@ static void *place(void *arg, const struct yk_note *n)
         return s->set;
     if (n->kind == YK_ACCOUNT && n->bytes <= sizeof s->account_buffer)
         return s->account_buffer;
-    if (n->kind == YK_END && n->bytes <= sizeof s->why)
+    if (n->kind == YK_END && n->bytes <= sizeof s->why && s->failed == YK_OK)
         return s->why;
     return NULL;
 }
@@ -481,13 +408,21 @@ static void arrive(void *arg, const struct yk_note *n, const void *data)
         return;
     switch ((enum yk_kind)n->kind) {
     case YK_PUSH:
-        arrive_push(s, n, data);
+        if (s->rule->sparse)
+            yk_server_arrive_keys(s, n, data);
+        else
+            arrive_push(s, n, data);
         yk_server_answer(s);
         break;
     case YK_PULL:
-        arrive_pull(s, yk_server_worker(s, n->from));
+        if (s->rule->sparse)
+            yk_server_arrive_keys(s, n, data);
+        if (n->lo == 0)
+            arrive_pull(s, yk_server_worker(s, n->from));
         break;
     case YK_STATE:
+        if (s->rule->sparse && n->bytes > 0 && data == NULL)
+            yk_server_broken(s, "a piece of the state is not of its range");
         yk_server_take_state(s, n);
         break;
     case YK_GATHER:
@@ -496,7 +431,7 @@ static void arrive(void *arg, const struct yk_note *n, const void *data)
         break;
     case YK_SET:
         if (data != NULL)
-            close_set(s, data, (unsigned)(n->bytes / sizeof *s->set));
+            yk_server_close_set(s, data, (unsigned)(n->bytes / sizeof *s->set));
         yk_server_answer(s);
         break;
     case YK_HAVE:
@@ -535,12 +470,26 @@ static void arrive(void *arg, const struct yk_note *n, const void *data)
         s->clean = (n->flags & YK_LAST_FLAG) != 0;
         break;
     case YK_END:
+        if (s->clock != NULL) {
+            char why[sizeof s->why];
+            snprintf(why, sizeof why, "%.*s", (int)n->bytes, data != NULL ? (const char *)data : "");
+            yk_server_fail(s, YK_FAILED, why);
+            break;
+        }
         s->failed = YK_LOST;
         s->closed = true;
         break;
+    case YK_STILL:
+    case YK_READ:
+    case YK_KEEP:
+    case YK_FETCH:
+    case YK_ANSWER:
+        yk_server_arrive_hold(s, n, data);
+        break;
     case YK_REPLY:
     case YK_AGAIN:
-    case YK_FENCED: /* a worker's */
+    case YK_FENCED:
+    case YK_VALUES: /* a worker's */
         break;
     }
 }
@@ -557,15 +506,20 @@ yk_code yk_server_init(struct yk_server *s, struct yk_comm *comm, const struct y
     *s = (struct yk_server){.comm = comm, .rule = rule, .index = index, .clock = clock, .gather_at = UINT64_MAX, .count = count};
     if (watcher != NULL)
         s->watcher = *watcher;
-    yk_owner_init(&s->owner, recipe, weights, slot, yk_owner_at(index, rule->owners, count),
-                  yk_owner_at(index + 1, rule->owners, count));
+    size_t lo = yk_owner_at(index, rule->owners, count), hi = yk_owner_at(index + 1, rule->owners, count);
+    yk_owner_init(&s->owner, recipe, weights, slot, lo, hi);
+    s->owner.origin = rule->sparse ? lo : 0;
     s->ready = clock == NULL && comm->shared; /* others wait for their seed, owner 0 for its word to begin */
     while (each < 26 && each < shards)        /* subtrees of one worker's span: two a level of the tree at most */
         each++;
     unsigned pushes = workers * each + rule->need + 1;
     yk_code rc = yk_pushes_init(&s->table, pushes, s->owner.lo, s->owner.hi, e);
-    if (rc != YK_OK)
+    if (rc == YK_OK && rule->sparse)
+        rc = yk_server_init_keys(s, pushes, e);
+    if (rc != YK_OK) {
+        yk_server_release(s);
         return rc;
+    }
     s->block = calloc(pushes, sizeof *s->block);
     s->least = calloc(workers, sizeof *s->least);
     s->owed = calloc(workers, sizeof *s->owed);
@@ -584,6 +538,8 @@ yk_code yk_server_init(struct yk_server *s, struct yk_comm *comm, const struct y
 void yk_server_release(struct yk_server *s)
 {
     yk_pushes_release(&s->table);
+    yk_server_release_keys(s);
+    yk_server_release_hold(s);
     free(s->block);
     free(s->least);
     free(s->owed);

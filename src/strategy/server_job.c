@@ -34,10 +34,10 @@ static void send_state(struct yk_server *s, int to, size_t lo, size_t hi)
 }
 
 /* Has it applied what owner 0 had when it asked? What a lost worker left half done does not come any more. */
-static bool is_level(const struct yk_server *s)
+bool yk_server_is_level(const struct yk_server *s, uint64_t step)
 {
     if (s->rule->fresh)
-        return s->owner.step >= s->gather_at;
+        return s->owner.step >= step;
     for (unsigned w = 0; w < s->rule->workers; w++)
         if (s->least[w] != UINT32_MAX && s->applied[w] < s->counted[w])
             return false;
@@ -46,7 +46,11 @@ static bool is_level(const struct yk_server *s)
 
 void yk_server_answer(struct yk_server *s)
 {
-    if (s->gather_at == UINT64_MAX || !is_level(s))
+    if (s->hold.wanted)
+        yk_server_be_still(s);
+    if (s->hold.unwanted)
+        yk_server_let_go(s);
+    if (s->gather_at == UINT64_MAX || !yk_server_is_level(s, s->gather_at))
         return;
     s->gather_at = UINT64_MAX;
     send_state(s, 0, s->owner.lo, s->owner.hi);
@@ -156,7 +160,8 @@ void yk_server_lost(void *arg, int endpoint, const char *why)
         snprintf(s->why, sizeof s->why, "owner 0 is lost: %s", why);
         return;
     }
-    if (s->ended)
+    if (s->ended &&
+        (!s->rule->sparse || endpoint >= s->comm->owners)) /* what an owner of a sparse run has is read after the end */
         return;
     int worker = endpoint >= s->comm->owners ? (int)yk_server_worker(s, endpoint) : -1;
     if (s->watcher.lost(s->watcher.arg, worker, why) && worker >= 0) {
@@ -172,6 +177,12 @@ void yk_server_seed(struct yk_server *s, uint64_t step, size_t count)
 {
     s->owner.step = step;
     s->ready = true;
+    if (s->rule->sparse && yk_server_elsewhere(s)) {
+        struct yk_note n = {.kind = YK_STATE, .step = step, .flags = YK_LAST_FLAG};
+        yk_server_tell(s, &n, NULL, 0);
+        yk_server_go_on(s);
+        return;
+    }
     for (unsigned k = 1; !s->comm->shared && k < s->rule->owners; k++)
         send_state(s, (int)k, yk_owner_at(k, s->rule->owners, count), yk_owner_at(k + 1, s->rule->owners, count));
     yk_server_go_on(s);

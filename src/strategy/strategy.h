@@ -5,12 +5,15 @@
  *     clock.c    owner 0's decisions: which pushes form a step, who does what next, who is alive
  *     deal.c     the examples of an epoch, dealt in parts        shard.c    sums in one fixed order
  *     owner.c    a range and its optimizer                       ledger.c   who did what
+ *     keys.c     sorted lists of keys; worker_keys.c, server_keys.c: the same mechanism for sparse models, by keys instead of ranges
+ *     server_hold.c   everything stands still, so that the state can be read, copied and saved in pieces
  *
  * A *rule* has three settings that make the modes:
  *
  *     mode                    a step is                                   pushes are          a worker waits
  *     local, sync, allreduce  every shard of the next global batch        held, then added    for the step
  *     sync --backup B         the first `need` parts that come back       held, then added    for the step
+ *     sync --data-local       `need` parts, each of its host's own data   held, then added    for the step
  *     async                   one part                                    applied at once     not at all
  *     ssp                     one part                                    applied at once     for the slowest, `staleness` behind
  *
@@ -23,6 +26,29 @@
  *                                 next task, or STOP                                        CLOSE    the run is over
  *     clock -> worker   AGAIN     redo the step with other shards          owner -> clock   STATE, HAVE (a whole push), COUNT (of a lost worker)
  *                       FENCED    you were taken for dead: leave           clock -> all     REPLACE  meet to start a new worker; END the job fails
+ *
+ * SPARSE (rule.sparse). A task touches a sorted list of *keys*, which are flat indices; everything a worker has is indexed by the place in
+ * that list, its *slot*, so nothing of the size of the model exists where it is not owned. A list is numbered by its worker (its *ask*),
+ * cut into the owners' parts, and remembered by each owner, so that keys cross the wire once: with
+ *
+ *     PUSH      [gradients of the keys of this task, once a subtree][keys of the next task]       lo = ask of these + ask of those << 32
+ *     REPLY     [values of the keys of the next task]                                             lo = ask
+ *
+ * a step takes one round trip, one message an owner each way (an empty one too: steps count everywhere; owner 0's comes last), and 12
+ * bytes a key. When the next task is not the one that the keys were for (the first one, another span of shards, an epoch's first, a part
+ * with backups), the worker asks once more:
+ *
+ *     PULL      [keys]       as of this step                                                      lo = ask << 32
+ *     VALUES    [values]                                                                          lo = ask
+ *
+ * Whatever carries another ask than the worker's last is thrown away. Slots add up like parameters (shard.h): a key that a shard does not
+ * touch is +0.0f there. No sum of gradients is ever -0.0 (a model adds +0.0 to each of its leaves, and x + y is -0.0 only if both are), and
+ * so adding that zero is, bit by bit, adding no term.
+ *
+ *     clock -> owner    STILL     tell me when you have applied so much    KEEP     copy your range, or let go of the copy
+ *                       READ      values of these keys                     FETCH    a piece of it
+ *     owner -> clock    ANSWER    to any of them (first: its kind, id: its number)
+ *                       END       I cannot go on: a worker's message is wrong, or there is no memory
  */
 #ifndef YK_STRATEGY_STRATEGY_H
 #define YK_STRATEGY_STRATEGY_H
@@ -48,12 +74,21 @@ enum yk_kind {
     YK_REPLACE,
     YK_CLOSE,
     YK_END,
+    YK_VALUES,
+    YK_STILL,
+    YK_READ,
+    YK_KEEP,
+    YK_FETCH,
+    YK_ANSWER,
 };
-enum { YK_STOP_FLAG = 1, YK_LAST_FLAG = 2 };
+/* of a reply: no task any more, a further part of the same step (so nobody else answers); of a push: nothing follows */
+enum { YK_STOP_FLAG = 1, YK_LAST_FLAG = 2, YK_FURTHER_FLAG = 4 };
 
 #define YK_MODES(X) X(local) X(sync) X(async) X(ssp) X(allreduce)
 #define YK_MODE_INDEX(name) YK_MODE_##name,
 enum yk_mode { YK_MODES(YK_MODE_INDEX) YK_MODE_COUNT };
+
+struct yk_share; /* deal.h */
 
 struct yk_rule {
     enum yk_mode mode;
@@ -64,10 +99,16 @@ struct yk_rule {
     bool pooled;        /* parts are dealt one by one: async, ssp, backups */
     bool fresh;         /* a push must come from the current step */
     bool held;          /* pushes wait for the rest of their step */
+    bool sparse;        /* keys instead of ranges */
     bool threads;       /* all workers are in one process, and see the same two shuffled orders (data.h) */
     unsigned need;      /* pooled: parts of a step */
     int64_t staleness;  /* ssp: S; -1 elsewhere */
     uint64_t last_step; /* the step at which the run ends; UINT64_MAX if none is set */
+    uint64_t epochs;    /* ... and the epochs after which it does; 0 if none are set */
+    /* Hosts with data of their own: the examples of each, and whose each worker computes on; NULL: all are everybody's. */
+    const struct yk_share *share; /* (shares) */
+    const uint32_t *share_of;     /* (workers) */
+    unsigned shares;
 };
 
 /* What a worker does next. */

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "strategy/deal.h"
 #include "strategy/owner.h"
+#include "strategy/worker_parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,8 @@ static int endpoint_of(const struct yk_worker *w)
 static void *place(void *arg, const struct yk_note *n)
 {
     struct yk_worker *w = arg;
+    if (w->rule->sparse && (n->kind == YK_REPLY || n->kind == YK_VALUES))
+        return yk_worker_place_values(w, n);
     if (n->kind == YK_REPLY && n->lo <= w->params.count && n->bytes <= (w->params.count - n->lo) * sizeof(float))
         return w->fresh + n->lo;
     if (n->kind == YK_END && n->bytes <= sizeof w->why)
@@ -31,7 +34,9 @@ static void *place(void *arg, const struct yk_note *n)
 
 static void arrive_reply(struct yk_worker *w, const struct yk_note *n, const float *data)
 {
-    if (n->bytes > 0 && data != NULL && data != w->fresh + n->lo) /* from an owner in this process */
+    if (w->rule->sparse)
+        yk_worker_take_values(w, n, data);
+    else if (n->bytes > 0 && data != NULL && data != w->fresh + n->lo) /* from an owner in this process */
         memcpy(w->fresh + n->lo, data, n->bytes);
     w->replies++;
     if (w->replies == 1 || n->step < w->oldest)
@@ -39,6 +44,8 @@ static void arrive_reply(struct yk_worker *w, const struct yk_note *n, const flo
     if (n->from != 0)
         return;
     w->stop = w->stop || (n->flags & YK_STOP_FLAG) != 0;
+    if (n->flags & YK_FURTHER_FLAG) /* the others answer when the step is complete */
+        w->replies = w->rule->owners;
     w->ordered = w->started = true;
     w->next = (struct yk_task){.step = n->step,
                                .id = n->id,
@@ -55,6 +62,10 @@ static void arrive(void *arg, const struct yk_note *n, const void *data)
     switch (n->kind) {
     case YK_REPLY:
         arrive_reply(w, n, data);
+        break;
+    case YK_VALUES:
+        if (w->rule->sparse)
+            yk_worker_take_values(w, n, data);
         break;
     case YK_AGAIN:
         if (!w->started) /* its first answer will know */
@@ -98,7 +109,7 @@ const struct yk_handler yk_worker_handler = {.place = place, .arrive = arrive, .
 
 /* --- what leaves --- */
 
-static void send_to(struct yk_worker *w, unsigned owner, struct yk_note *n, const void *data, size_t bytes)
+void yk_worker_send(struct yk_worker *w, unsigned owner, struct yk_note *n, const void *data, size_t bytes)
 {
     n->from = (uint16_t)endpoint_of(w);
     n->to = (uint16_t)owner;
@@ -135,7 +146,7 @@ static void push(struct yk_worker *w, size_t lo, size_t hi, bool commit, double 
                             .first = w->tree,
                             .last = w->end};
         w->left[k] -= bytes;
-        send_to(w, k, &n, w->sum[w->base] + a, bytes);
+        yk_worker_send(w, k, &n, w->sum[w->base] + a, bytes);
     }
 }
 
@@ -145,7 +156,7 @@ static void ready(struct yk_sink *sink, size_t lo, size_t hi)
     double start = w->timed ? yk_now() : 0;
     for (unsigned k = 0; k < w->merges; k++)
         yk_add(w->sum[w->top - k - 1] + lo, w->sum[w->top - k] + lo, hi - lo);
-    if (w->leaves)
+    if (w->leaves && !w->rule->sparse)
         push(w, lo, hi, false, 0);
     if (w->timed)
         w->phases.push += yk_now() - start;
@@ -154,8 +165,9 @@ static void ready(struct yk_sink *sink, size_t lo, size_t hi)
 /* A buffer for the sum at depth i; made when a task first needs it, which is in the first steps. */
 static bool have_sum(struct yk_worker *w, unsigned i)
 {
+    size_t count = w->rule->sparse ? w->keys.sum_room : w->params.count;
     for (; w->sums <= i; w->sums++)
-        if (w->sums == YK_SUMS || (w->sum[w->sums] = yk_floats(w->params.count)) == NULL)
+        if (w->sums == YK_SUMS || (w->sum[w->sums] = yk_floats(count)) == NULL)
             return false;
     return true;
 }
@@ -201,7 +213,7 @@ void yk_worker_start(struct yk_worker *w)
 {
     for (unsigned k = w->rule->owners; k-- > 0;) {
         struct yk_note n = {.kind = YK_PULL};
-        send_to(w, k, &n, NULL, 0);
+        yk_worker_send(w, k, &n, NULL, 0);
     }
 }
 
@@ -217,8 +229,8 @@ static bool take(struct yk_worker *w)
             w->fresh = old;
         }
         w->task = w->next;
-        /* Owners answer who came too late at their own time: a mixture is as old as its oldest part. */
-        if (w->rule->pooled && w->rule->fresh)
+        /* Owners answer who came too late at their own time: a mixture is as old as its oldest part. Values of keys are asked for later. */
+        if (w->rule->pooled && w->rule->fresh && !w->rule->sparse)
             w->task.step = w->oldest;
     } else if (w->again) { /* the same batch and parameters, other shards of it */
         w->task.first = w->next.first;
@@ -231,8 +243,7 @@ static bool take(struct yk_worker *w)
     return true;
 }
 
-/* Until the engine has let go of what this worker sent, so that it may be overwritten; not for ever if an owner is gone. */
-static void settle(struct yk_worker *w)
+void yk_worker_settle(struct yk_worker *w)
 {
     struct yk_comm *c = w->comm;
     int me = endpoint_of(w);
@@ -256,7 +267,7 @@ bool yk_worker_pull(struct yk_worker *w, struct yk_task *out)
         c->ops->wait(c, me, seen, PATIENCE);
     }
     if (!c->shared)
-        settle(w);
+        yk_worker_settle(w);
     *out = w->task;
     w->phases.steps++;
     return true;
@@ -278,8 +289,8 @@ void yk_worker_account(struct yk_worker *w)
         w->phases.sent = t.sent;
         w->phases.received = t.received;
     }
-    send_to(w, 0, &n, &w->phases, sizeof w->phases);
-    settle(w);
+    yk_worker_send(w, 0, &n, &w->phases, sizeof w->phases);
+    yk_worker_settle(w);
 }
 
 yk_code yk_worker_init(struct yk_worker *w, struct yk_comm *comm, const struct yk_rule *rule, unsigned index,
@@ -288,6 +299,12 @@ yk_code yk_worker_init(struct yk_worker *w, struct yk_comm *comm, const struct y
     *w = (struct yk_worker){.sink = {.ready = ready}, .comm = comm, .rule = rule, .index = index, .params = *params};
     bool twice = own && !rule->pooled && rule->owners > 1; /* a step may be done again when some owners have answered it */
     w->left = calloc(rule->owners, sizeof *w->left);
+    if (rule->sparse) {
+        yk_code rc = w->left != NULL ? yk_worker_init_keys(w, e) : yk_fail_memory(e, rule->owners * sizeof *w->left);
+        if (rc != YK_OK)
+            yk_worker_release(w);
+        return rc;
+    }
     for (unsigned i = 0; own && i < (twice ? 2 : 1); i++)
         w->mine[i] = yk_floats(params->count);
     if (own)
@@ -307,5 +324,6 @@ void yk_worker_release(struct yk_worker *w)
     yk_floats_free(w->mine[0]);
     yk_floats_free(w->mine[1]);
     free(w->left);
+    yk_worker_release_keys(w);
     *w = (struct yk_worker){0};
 }

@@ -9,13 +9,27 @@
  * Sums of shards are added over the tree (shard.h) as far as this worker has its parts; each sum has a buffer of its own until the step is
  * over, because in threads owners read it there. The last range that owner 0 needs is held back until commit, so that a batch counts
  * only when everything else is on its way, and its loss goes with it.
- * THREADS: pull, sink and commit belong to the worker's thread; its handler runs on any. */
+ *
+ * A sparse model computes in *slots*: the places in the sorted list of keys of the task, which the loop prepares from the data.
+ *
+ *     while (yk_worker_pull(w, &task)) {
+ *         keys of the task's shards: prepared below, or now
+ *         if (!yk_worker_values(w, key, n))            params.flat[slot] is the value of key[slot]; mostly it is here already
+ *             continue;                                ... no: the task has changed, or there is none
+ *         for each shard of the task
+ *             model->step(..., yk_worker_sink(w, shard))   every slot of grad is written, ready(0, n) called once
+ *         keys of the task after it (task.ahead), for the same shards
+ *         yk_worker_commit_keys(w, loss, task.ahead, next, m);
+ *     }
+ *
+ * THREADS: pull, values, sink and commit belong to the worker's thread; its handler runs on any. */
 #ifndef YK_STRATEGY_WORKER_H
 #define YK_STRATEGY_WORKER_H
 
 #include "base/error.h"
 #include "param/param.h"
 #include "param/sink.h"
+#include "strategy/keys.h"
 #include "strategy/shard.h"
 #include "strategy/strategy.h"
 
@@ -29,6 +43,30 @@ struct yk_phases {
     double seconds;                    /* the worker's life */
     uint64_t sent, received;           /* bytes */
     uint64_t rss;                      /* largest memory of its process */
+};
+
+struct yk_worker_keys { /* sparse */
+    /* the list that was sent last; under the endpoint's lock */
+    uint32_t ask;          /* its number */
+    uint64_t id;           /* the task it is for; YK_NO_PART: none, */
+    uint32_t first, last;  /* and its shards */
+    size_t n;              /* keys */
+    size_t *at;            /* (owners + 1) where each owner's part begins */
+    bool *here;            /* (owners) its values have come, */
+    unsigned missing;      /* and those of so many have not */
+    uint64_t step, oldest; /* the step of owner 0's, and the earliest one of any */
+    float *fresh;          /* (fresh_room) the values */
+    size_t fresh_room;
+    struct yk_boxes in;
+
+    /* the list of the step under way */
+    uint32_t used;
+    size_t *used_at; /* (owners + 1) */
+    float *value;    /* (value_room) params.flat */
+    size_t value_room;
+    size_t sum_room; /* of each sum */
+    void *out;       /* (out_room words) messages: for each owner sums, then keys */
+    size_t out_room;
 };
 
 struct yk_worker {
@@ -73,11 +111,13 @@ struct yk_worker {
     atomic_uint sending;
     bool timed;
     struct yk_phases phases;
+    struct yk_worker_keys keys;
 };
 
 extern const struct yk_handler yk_worker_handler;
 
-/* `params` are the process's. `own`: the worker needs a copy, because they change while it computes or live elsewhere. */
+/* `params` are the process's. `own`: the worker needs a copy, because they change while it computes or live elsewhere. Of a sparse model
+ * only their count and views are used: params->flat may be NULL, and the worker's own `params.flat` holds the values of a task's keys. */
 yk_code yk_worker_init(struct yk_worker *w, struct yk_comm *comm, const struct yk_rule *rule, unsigned index,
                        const struct yk_params *params, bool own, struct yk_error *e);
 void yk_worker_release(struct yk_worker *w);
@@ -89,6 +129,12 @@ bool yk_worker_pull(struct yk_worker *w, struct yk_task *out);
 /* The sink for shard i of the task; shards come in order, [first, last). */
 struct yk_sink *yk_worker_sink(struct yk_worker *w, uint32_t i);
 void yk_worker_commit(struct yk_worker *w, double loss);
+/* Sparse, after pull: wait until params.flat[i] is the value of key[i], for the n keys of the task, sorted and without repetition. False:
+ * pull again, and do what it says. */
+bool yk_worker_values(struct yk_worker *w, const uint32_t *key, size_t n);
+/* Sparse: the push is complete; with it go the keys of the task `id` (the present one's `ahead`), for the same span of shards, or none
+ * (YK_NO_PART). The list may be freed afterwards. */
+void yk_worker_commit_keys(struct yk_worker *w, double loss, uint64_t id, const uint32_t *key, size_t n);
 /* After the last pull: tell owner 0 where the time went. */
 void yk_worker_account(struct yk_worker *w);
 
