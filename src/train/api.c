@@ -231,7 +231,7 @@ enum yoke_code yoke_predict(yoke_model *model, const unsigned char *pixels, size
         return give(yk_fail_memory(&e, n * set.features), &e, error);
     }
     memcpy(set.pixels, pixels, n * set.features);
-    yk_code rc = yk_trained_score(&model->trained, &set, &score, prob, &e);
+    yk_code rc = yk_trained_score(&model->trained, &set, 1024, &score, prob, &e);
     yk_dataset_release(&set);
     return give(rc, &e, error);
 }

@@ -354,8 +354,8 @@ static void test_refusals(void **state)
     yoke_config *config = yoke_config_new();
     yoke_error e;
     assert_string_equal(yoke_version(), YK_VERSION);
-    assert_int_equal(yoke_config_set(config, "holdout", "0.1", &e), YOKE_USAGE); /* not in this yoke */
-    assert_non_null(strstr(e.text, "unknown option '--holdout'"));
+    assert_int_equal(yoke_config_set(config, "dropout", "0.1", &e), YOKE_USAGE); /* not in this yoke */
+    assert_non_null(strstr(e.text, "unknown option '--dropout'"));
     assert_int_equal(yoke_config_set(config, "bach", "10", &e), YOKE_USAGE);
     assert_string_equal(e.hint, "did you mean '--batch'?");
     assert_int_equal(yoke_config_set(config, "batch", "ten", NULL), YOKE_USAGE); /* nobody has to look */

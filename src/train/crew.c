@@ -42,6 +42,8 @@ static void account(void *arg, unsigned worker, const void *data, size_t bytes)
 static yk_code open_clock(struct yk_session *s, struct yk_error *e)
 {
     struct yk_clock *c = &s->crew.clock;
+    if (s->crew.rule.shares == 1)
+        s->share[0].next = s->now.position;
     yk_code rc = yk_clock_init(c, &s->crew.rule, s->now.position, s->restored, e);
     for (unsigned i = 0; rc == YK_OK && i < s->restored; i++)
         yk_deal_add(&c->deal, s->restored_pool[i]);
@@ -71,7 +73,11 @@ yk_code yk_crew_open(struct yk_session *s, struct yk_error *e)
         return yk_fail_memory(e, sizeof *c->hand);
     for (unsigned i = 0; rc == YK_OK && i < c->servers; i++) {
         unsigned k = c->first_server + i;
-        rc = yk_server_init(&c->server[i], c->comm, &c->rule, k, &c->recipe, s->params.flat, s->slot, s->params.count,
+        size_t skip = c->rule.sparse ? yk_owner_at(k, c->rule.owners, s->params.count) - s->owned_from : 0;
+        float *slot[YK_SLOTS];
+        for (unsigned v = 0; v < YK_SLOTS; v++)
+            slot[v] = s->slot[v] != NULL ? s->slot[v] + skip : NULL;
+        rc = yk_server_init(&c->server[i], c->comm, &c->rule, k, &c->recipe, s->params.flat + skip, slot, s->params.count,
                             k == 0 ? &c->clock : NULL, &watcher, e);
         c->comm->ops->attach(c->comm, (int)k, &yk_server_handler, &c->server[i]);
     }
@@ -81,6 +87,7 @@ yk_code yk_crew_open(struct yk_session *s, struct yk_error *e)
         struct yk_hand *h = &c->hand[i];
         unsigned k = c->first_hand + i;
         h->session = s;
+        h->ready.id = YK_NO_PART;
         rc = yk_worker_init(&h->worker, c->comm, &c->rule, k, &s->params, own, e);
         if (rc == YK_OK)
             rc = s->ops->work_open(&h->work, s->model, s->threads, s->o.isa, e);
@@ -103,6 +110,7 @@ bool yk_crew_close(struct yk_session *s)
         if (c->hand[i].work != NULL)
             s->ops->work_close(c->hand[i].work);
         yk_worker_release(&c->hand[i].worker);
+        free(c->hand[i].shard);
     }
     yk_clock_release(&c->clock);
     free(c->server);
@@ -112,6 +120,11 @@ bool yk_crew_close(struct yk_session *s)
     c->hand = NULL;
     c->account = NULL;
     return true;
+}
+
+bool yk_crew_elsewhere(const struct yk_session *s)
+{
+    return !s->crew.comm->shared && s->crew.rule.owners > 1;
 }
 
 unsigned yk_crew_busy(const struct yk_session *s)
@@ -170,6 +183,10 @@ static void *hand_thread(void *arg)
 {
     struct yk_hand *h = arg;
     struct yk_crew *c = &h->session->crew;
+    if (yk_session_sweeps(h->session)) {
+        yk_session_sweep(h->session, h);
+        return NULL;
+    }
     yk_worker_start(&h->worker);
     yk_session_work(h->session, h);
     yk_worker_account(&h->worker);
@@ -275,9 +292,12 @@ static void run_threads(struct yk_session *s)
             pthread_join(c->hand[i].thread, NULL);
 }
 
-void yk_crew_start(struct yk_session *s)
+yk_code yk_crew_start(struct yk_session *s, struct yk_error *e)
 {
     struct yk_crew *c = &s->crew;
+    yk_code rc = s->restored_state.n > 0 ? yk_far_restore(s, e) : YK_OK;
+    if (rc != YK_OK)
+        return rc;
     for (unsigned i = 0; i < c->servers; i++)
         c->server[i].owner.step = s->now.step;
     if (c->has_clock) {
@@ -285,6 +305,7 @@ void yk_crew_start(struct yk_session *s)
         yk_server_seed(&c->server[0], s->now.step, s->params.count);
         unlock(c, 0);
     }
+    return YK_OK;
 }
 
 yk_code yk_crew_run(struct yk_session *s, struct yk_error *e)
@@ -314,8 +335,10 @@ yk_code yk_crew_run(struct yk_session *s, struct yk_error *e)
         return c->servers > 0 && c->server[0].orphaned ? yk_fail(e, YK_LOST, "%s", c->server[0].why) : YK_OK;
     if (!c->comm->shared)
         serve_clock(s);
-    struct yk_server *server = &c->server[0];
-    return server->failed != YK_OK ? yk_fail(e, server->failed, "%s", server->why) : YK_OK;
+    for (unsigned i = 0; i < c->servers; i++) /* in threads another owner cannot tell owner 0 */
+        if (c->server[i].failed != YK_OK)
+            return yk_fail(e, c->server[i].failed, "%s", c->server[i].why);
+    return YK_OK;
 }
 
 void yk_crew_dismiss(struct yk_session *s)

@@ -24,12 +24,22 @@ struct yk_job {
 
 struct yk_session;
 
+struct yk_ready {   /* a sparse model's keys of a task, sent ahead of it or not */
+    unsigned which; /* of the model's two plans */
+    uint64_t id;
+    uint32_t first, last;
+    struct yk_keys keys;
+};
+
 struct yk_hand { /* a worker of this process */
     struct yk_session *session;
     struct yk_worker worker;
     struct yk_work *work;
     pthread_t thread;
     bool running;
+    struct yk_ready ready;
+    struct yk_batch *shard; /* (shard_room) of the task whose keys are being listed */
+    uint32_t shard_room;
 };
 
 struct yk_crew {
@@ -50,9 +60,11 @@ void yk_crew_place(struct yk_session *s);
 yk_code yk_crew_open(struct yk_session *s, struct yk_error *e);
 bool yk_crew_close(struct yk_session *s); /* false: the engine may still use this process's buffers; it has to end by _exit */
 /* The beginning: parameters reach the other owners, workers ask for theirs. */
-void yk_crew_start(struct yk_session *s);
+yk_code yk_crew_start(struct yk_session *s, struct yk_error *e);
 /* Run the workers of this process until they are told to stop, then wait for the others as owners. */
 yk_code yk_crew_run(struct yk_session *s, struct yk_error *e);
+/* Do other processes own a part of the parameters? */
+bool yk_crew_elsewhere(const struct yk_session *s);
 /* Threads that steps keep busy on this machine. */
 unsigned yk_crew_busy(const struct yk_session *s);
 /* A new worker in the place of a lost one: every survivor calls this when owner 0 says so. */

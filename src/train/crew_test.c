@@ -427,8 +427,9 @@ static void test_target(void **state)
         struct yk_session *s = tiny_train(options);
         assert_int_equal(s->stop, YK_STOP_TARGET_LOSS);
         assert_true(s->curve.test_loss <= 1 && s->curve.tested_step == s->now.step && s->now.step < 5000);
-        struct yk_score score;
-        yk_evaluate(s->ops, s->eval_work, &s->params, &s->test, s->eval_rows, &score, NULL);
+        struct yk_score score = {0};
+        assert_int_equal(yk_evaluate(s->ops, s->eval_work, &s->params, NULL, &s->test, s->eval_rows, 100, &score, NULL, &e),
+                         YK_OK);
         assert_true(fabs(score.loss / TINY_TEST - s->curve.test_loss) < 1e-12); /* these parameters, not later ones */
         yk_params_hash(&s->params, hash);
         uint64_t step = s->now.step, examples = s->now.examples;

@@ -13,18 +13,54 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EVAL_BATCH = 1024 };
-
-void yk_evaluate(const struct yk_model_ops *ops, struct yk_work *work, const struct yk_params *params,
-                 const struct yk_dataset *set, const uint32_t *rows, struct yk_score *score, float *prob)
+yk_code yk_evaluate(const struct yk_model_ops *ops, struct yk_work *work, const struct yk_params *params,
+                    const struct yk_reader *reader, const struct yk_dataset *set, const uint32_t *rows, uint32_t batch_size,
+                    struct yk_score *score, float *prob, struct yk_error *e)
 {
-    *score = (struct yk_score){0};
-    for (uint32_t at = 0; at < set->rows; at += EVAL_BATCH) {
-        uint32_t n = set->rows - at < EVAL_BATCH ? set->rows - at : EVAL_BATCH;
+    struct yk_params values = *params; /* of a sparse model: those of the batch's keys */
+    float *value = NULL;
+    size_t room = 0;
+    yk_code rc = YK_OK;
+    *score = (struct yk_score){.bins = score->bins};
+    for (uint32_t at = 0; rc == YK_OK && at < set->rows; at += batch_size) {
+        uint32_t n = set->rows - at < batch_size ? set->rows - at : batch_size;
         uint32_t left = set->rows - at - n;
         struct yk_batch batch = {.set = set, .n = n, .row = rows + at, .ahead = rows + at + n, .n_ahead = left < n ? left : n};
-        ops->score(work, params, &batch, score, prob == NULL ? NULL : prob + (size_t)at * set->classes);
+        if (ops->keys != NULL) {
+            struct yk_keys keys;
+            rc = ops->keys(work, 0, &batch, 1, &keys, e);
+            if (rc == YK_OK && keys.n > room) {
+                yk_floats_free(value);
+                room = keys.n + keys.n / 4;
+                value = yk_floats(room);
+                rc = value != NULL ? YK_OK : yk_fail_memory(e, room * sizeof *value);
+            }
+            if (rc == YK_OK)
+                rc = reader->read(reader->arg, keys.key, value, keys.n, e);
+            if (rc != YK_OK)
+                break;
+            values.flat = value;
+            ops->choose(work, 0, 0);
+        }
+        ops->score(work, &values, &batch, score, prob == NULL ? NULL : prob + (size_t)at * set->classes);
     }
+    yk_floats_free(value);
+    return rc;
+}
+
+/* Values of a sparse model, wherever they are; in this process under the locks of all owners, or when nobody works. */
+static yk_code read_values(void *arg, const uint32_t *key, float *out, size_t n, struct yk_error *e)
+{
+    struct yk_session *s = arg;
+    struct yk_crew *c = &s->crew;
+    if (yk_crew_elsewhere(s))
+        return yk_server_read(&c->server[0], c->servers, key, out, n, e);
+    for (unsigned i = 0; i < c->servers; i++) {
+        struct yk_owner *o = &c->server[i].owner;
+        size_t from = yk_keys_below(key, n, o->lo), to = yk_keys_below(key, n, o->hi);
+        yk_owner_read_keys(o, key + from, out + from, to - from);
+    }
+    return YK_OK;
 }
 
 /* The workers' own curves, each in its folder of TensorBoard's. */
@@ -54,18 +90,27 @@ static void run_check(void *arg)
     struct yk_session *s = arg;
     struct yk_check *c = &s->check;
     double start = yk_now();
-    c->score = (struct yk_score){0};
-    if (s->test.rows > 0)
-        yk_evaluate(s->ops, s->eval_work, &c->snap.params, &s->test, s->eval_rows, &c->score, NULL);
-    c->took = yk_now() - start;
+    const struct yk_reader reader = {.read = read_values, .arg = s};
+    c->score = (struct yk_score){.bins = s->eval_bins};
+    if (s->eval_bins != NULL)
+        memset(s->eval_bins, 0, sizeof *s->eval_bins);
     c->rc = YK_OK;
-    if (!c->record)
+    if (s->test.rows > 0)
+        c->rc = yk_evaluate(s->ops, s->eval_work, s->ops->keys != NULL ? &s->params : &c->snap.params, &reader, &s->test,
+                            s->eval_rows, (uint32_t)s->o.test_batch, &c->score, NULL, &c->error);
+    c->took = yk_now() - start;
+    if (!c->record || c->rc != YK_OK)
         return;
     yk_metrics_begin(s->metrics, c->snap.at.step, c->snap.at.seconds, c->snap.at.examples);
     yk_metrics_value(s->metrics, "train/loss", c->train_loss);
     if (c->score.examples > 0) {
         yk_metrics_value(s->metrics, "test/loss", c->score.loss / (double)c->score.examples);
         yk_metrics_value(s->metrics, "test/accuracy", (double)c->score.correct / (double)c->score.examples);
+    }
+    if (c->score.bins != NULL && c->score.examples > 0) {
+        yk_metrics_value(s->metrics, "test/auc", yk_score_auc(&c->score, NULL));
+        yk_metrics_value(s->metrics, "test/precision", yk_score_precision(&c->score));
+        yk_metrics_value(s->metrics, "test/recall", yk_score_recall(&c->score));
     }
     yk_metrics_value(s->metrics, "lr", c->lr);
     yk_metrics_value(s->metrics, "steps_per_second", c->steps_per_second);
@@ -81,12 +126,15 @@ static void run_check(void *arg)
 yk_code yk_evaluator_open(struct yk_session *s, struct yk_error *e)
 {
     bool target = s->o.target_loss > 0 || s->o.target_accuracy > 0; /* only then may a run end with a snapshot */
-    yk_code rc = yk_snapshot_init(&s->check.snap, s, target, e);
+    bool sparse = s->ops->keys != NULL;                             /* is looked at where it is, while nothing moves */
+    yk_code rc = sparse ? YK_OK : yk_snapshot_init(&s->check.snap, s, target, e);
     s->curve.test_loss = s->curve.test_accuracy = s->curve.target_seconds = NAN;
+    s->curve.test_auc = s->curve.test_precision = s->curve.test_recall = NAN;
     s->curve.before = (struct yk_point){.at.seconds = NAN, .test_loss = NAN, .test_accuracy = NAN};
     s->curve.tested_step = UINT64_MAX;
     s->curve.stride = 1;
-    s->overlap = !s->crew.comm->shared || yk_crew_busy(s) < yk_cpus(); /* over MPI an owner must not keep its workers waiting */
+    s->overlap = !sparse &&
+                 (!s->crew.comm->shared || yk_crew_busy(s) < yk_cpus()); /* over MPI an owner must not keep its workers waiting */
     if (rc == YK_OK && s->worker_events != NULL) {
         s->check.since = calloc(s->crew.rule.workers, sizeof *s->check.since);
         if (s->check.since == NULL)
@@ -96,12 +144,13 @@ yk_code yk_evaluator_open(struct yk_session *s, struct yk_error *e)
         s->eval_rows = malloc(s->test.rows * sizeof *s->eval_rows);
         if (s->eval_rows == NULL)
             return yk_fail_memory(e, s->test.rows * sizeof *s->eval_rows);
-        for (uint32_t i = 0; i < s->test.rows; i++)
-            s->eval_rows[i] = i;
+        yk_dataset_rows(&s->test, s->eval_rows);
     }
+    if (rc == YK_OK && s->test.rows > 0 && sparse && (s->eval_bins = calloc(1, sizeof *s->eval_bins)) == NULL)
+        return yk_fail_memory(e, sizeof *s->eval_bins);
     if (rc == YK_OK)
         rc = s->ops->work_open(&s->eval_work, s->model, s->overlap ? 1 : yk_cpus(), s->o.isa, e);
-    if (rc == YK_OK && s->overlap)
+    if (rc == YK_OK && (s->overlap || (sparse && yk_crew_elsewhere(s))))
         rc = yk_lane_open(&s->evaluator, "yoke-eval", e);
     return rc;
 }
@@ -115,6 +164,8 @@ void yk_evaluator_close(struct yk_session *s)
     s->eval_work = NULL;
     free(s->eval_rows);
     s->eval_rows = NULL;
+    free(s->eval_bins);
+    s->eval_bins = NULL;
     free(s->check.since);
     s->check.since = NULL;
     yk_snapshot_release(&s->check.snap);
@@ -150,6 +201,9 @@ static void take_result(struct yk_session *s)
         s->curve.test_loss = c->score.loss / (double)c->score.examples;
         s->curve.test_accuracy = (double)c->score.correct / (double)c->score.examples;
         s->curve.tested_step = c->snap.at.step;
+        s->curve.test_auc = c->score.bins != NULL ? yk_score_auc(&c->score, NULL) : NAN;
+        s->curve.test_precision = c->score.bins != NULL ? yk_score_precision(&c->score) : NAN;
+        s->curve.test_recall = c->score.bins != NULL ? yk_score_recall(&c->score) : NAN;
     }
     const struct yk_point here = {c->snap.at, c->train_loss, s->curve.test_loss, s->curve.test_accuracy}, then = s->curve.before;
     keep_point(&s->curve, &here);

@@ -44,7 +44,7 @@ static void test_whole_set(void **state)
     for (unsigned threads = 1; threads <= 3; threads += 2) {
         struct yk_score all = {.loss = 7, .correct = 7, .examples = 7}, sum = {0};
         assert_int_equal(ops->work_open(&work, model, threads, "auto", NULL), YK_OK);
-        yk_evaluate(ops, work, &params, &set, rows, &all, prob);
+        assert_int_equal(yk_evaluate(ops, work, &params, NULL, &set, rows, 1024, &all, prob, NULL), YK_OK);
         for (uint32_t i = 0; i < MANY; i++) {
             const struct yk_batch batch = {.set = &set, .n = 1, .row = &i};
             ops->score(work, &params, &batch, &sum, one);
@@ -55,7 +55,7 @@ static void test_whole_set(void **state)
         assert_in_range(all.correct, 1, MANY - 1);
         assert_true(fabs(all.loss - sum.loss) < 1e-9 * sum.loss);
         set.rows = 0;
-        yk_evaluate(ops, work, &params, &set, rows, &all, NULL);
+        assert_int_equal(yk_evaluate(ops, work, &params, NULL, &set, rows, 1024, &all, NULL, NULL), YK_OK);
         assert_true(all.examples == 0 && all.correct == 0 && all.loss == 0);
         set.rows = MANY;
         ops->work_close(work);

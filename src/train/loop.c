@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "train/session.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { SAMPLE = 64 };
@@ -22,7 +23,7 @@ static void rows_of(struct yk_session *s, const struct yk_task *t, uint32_t i, s
     uint64_t ahead = i + 1 < t->last ? t->id + to : t->ahead;
     if (ahead == t->ahead && ahead != YK_NO_PART)
         ahead += yk_shard_at(t->first, v, t->examples);
-    yk_source_at(&s->source, t->id + from, to - from, ahead, batch);
+    yk_source_at(&s->source, yk_input_position(s, t->id) + from, to - from, yk_input_position(s, ahead), batch);
 }
 
 /* A shard without examples (the last batch of an epoch may have fewer than shards) is a sum of nothing. */
@@ -33,6 +34,77 @@ static double nothing(const struct yk_params *params, struct yk_sink *sink)
     return 0;
 }
 
+/* The batches of the shards of a task, for a model that wants to know its keys before it computes. */
+static yk_code plan_keys(struct yk_session *s, struct yk_hand *hand, unsigned which, const struct yk_task *t,
+                         struct yk_keys *keys)
+{
+    uint32_t n = t->last - t->first;
+    struct yk_error e;
+    if (n > hand->shard_room) {
+        struct yk_batch *more = realloc(hand->shard, n * sizeof *more);
+        if (more == NULL)
+            return YK_FAILED;
+        hand->shard = more;
+        hand->shard_room = n;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        rows_of(s, t, t->first + i, &hand->shard[i]);
+    return s->ops->keys(hand->work, which, hand->shard, n, keys, &e);
+}
+
+/* The path of one batch of a sparse model: its keys, mostly sent ahead with the push before; values of them; gradients by slot; and the
+ * keys of the batch after it. */
+static void train_keys(struct yk_session *s, struct yk_hand *hand, const struct yk_task *task, double pulled, bool timed)
+{
+    struct yk_worker *w = &hand->worker;
+    struct yk_phases *p = &w->phases;
+    struct yk_keys keys = hand->ready.keys, next = {0};
+    unsigned which = hand->ready.which;
+    double loss = 0, t0 = tick(timed), push = p->push;
+    w->timed = timed;
+    if (hand->ready.id != task->id || hand->ready.first != task->first || hand->ready.last != task->last) {
+        which = !which;
+        if (plan_keys(s, hand, which, task, &keys) != YK_OK) {
+            w->failed = YK_FAILED;
+            return;
+        }
+        hand->ready = (struct yk_ready){.which = which, .id = task->id, .first = task->first, .last = task->last, .keys = keys};
+    }
+    double t1 = tick(timed);
+    if (!yk_worker_values(w, keys.key, keys.n))
+        return;
+    double t2 = tick(timed);
+    for (uint32_t i = task->first; i < task->last; i++) {
+        struct yk_batch batch;
+        struct yk_sink *sink = yk_worker_sink(w, i);
+        if (sink == NULL)
+            return;
+        rows_of(s, task, i, &batch);
+        s->ops->choose(hand->work, which, i - task->first);
+        loss += s->ops->step(hand->work, &w->params, &batch, sink);
+    }
+    double t3 = tick(timed);
+    struct yk_task after = *task;
+    after.id = task->ahead;
+    if (after.id != YK_NO_PART) {
+        uint64_t left = s->train.rows - yk_input_position(s, after.id) % s->train.rows;
+        after.examples = left < s->crew.rule.batch ? (uint32_t)left : s->crew.rule.batch;
+        after.ahead = YK_NO_PART;
+        if (plan_keys(s, hand, !which, &after, &next) != YK_OK) {
+            w->failed = YK_FAILED;
+            return;
+        }
+        hand->ready = (struct yk_ready){.which = !which, .id = after.id, .first = after.first, .last = after.last, .keys = next};
+    }
+    if (timed) {
+        p->samples++;
+        p->pull += pulled + (t2 - t1);
+        p->input += (t1 - t0) + (yk_now() - t3); /* what is needed of the data, now and next */
+        p->compute += t3 - t2 - (p->push - push);
+    }
+    yk_worker_commit_keys(w, loss, after.id, next.key, next.n);
+}
+
 /* The path of one batch. */
 static void train_step(struct yk_session *s, struct yk_hand *hand, const struct yk_task *task, double pulled, bool timed)
 {
@@ -40,7 +112,7 @@ static void train_step(struct yk_session *s, struct yk_hand *hand, const struct 
     struct yk_phases *p = &w->phases;
     struct yk_batch batch;
     double loss = 0, input = 0, push = p->push, t0 = tick(timed);
-    bool begins = task->id % s->train.rows == 0;
+    bool begins = yk_input_position(s, task->id) % s->train.rows == 0;
     w->timed = timed;
     for (uint32_t i = task->first; i < task->last; i++) {
         double t1 = tick(timed || begins);
@@ -75,10 +147,14 @@ void yk_session_work(struct yk_session *s, struct yk_hand *hand)
         double start = tick(timed);
         if (!yk_worker_pull(w, &task)) /* parameters fresh enough, and what to compute with them */
             break;
-        timed = timed && task.id % s->train.rows != 0; /* nor is one that shuffles */
+        timed = timed && yk_input_position(s, task.id) % s->train.rows != 0; /* nor is one that shuffles */
         if (timed)
             next = w->phases.steps + SAMPLE;
-        train_step(s, hand, &task, timed ? yk_now() - start : 0, timed);
+        double pulled = timed ? yk_now() - start : 0;
+        if (s->ops->keys != NULL)
+            train_keys(s, hand, &task, pulled, timed);
+        else
+            train_step(s, hand, &task, pulled, timed);
     }
     w->phases.seconds += yk_now() - born;
 }

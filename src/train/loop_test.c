@@ -58,7 +58,7 @@ static void test_plain_loop(void **state)
     uint64_t step[8], marks = 0;
     double logged[8], loss = 0, examples = 0;
     assert_int_equal(tiny_metrics("a", "train/loss", step, logged, 8), 3);
-    assert_int_equal(yk_source_init(&source, &s->train, 3, true, NULL), YK_OK);
+    assert_int_equal(yk_source_init(&source, &s->train, 3, 0, NULL), YK_OK);
     assert_int_equal(s->ops->open(&model, &s->train, NULL), YK_OK);
     assert_int_equal(s->ops->layout(model, &params, 3, NULL), YK_OK);
     struct yk_sink sink = {.grad = yk_floats(params.count), .ready = nothing};

@@ -17,10 +17,10 @@
 #include <xxhash.h>
 
 struct card {
-    uint64_t binary, config, data;
+    uint64_t binary, config;
+    struct yk_portion portion;
     int32_t rank, pid, code;
     uint32_t isa, cpus, threads; /* threads: 0 if the user did not say */
-    char host[64];
     char text[sizeof(((struct yk_error *)0)->text)];
     char hint[sizeof(((struct yk_error *)0)->hint)];
 };
@@ -58,14 +58,15 @@ static void fill(struct card *c, const struct yk_session *s, yk_code rc, const s
     memset(c, 0, sizeof *c);
     c->binary = binary_hash();
     c->config = rc == YK_OK ? config_hash(s) : 0;
-    c->data = s->train.xxh3;
+    c->portion = (struct yk_portion){.rows = s->train.rows, .xxh3 = s->train.xxh3, .classes = s->train.classes};
+    memcpy(c->portion.shape, s->train.shape, sizeof c->portion.shape);
     c->rank = s->job.mpi.rank;
     c->pid = (int32_t)getpid();
     c->code = rc;
     c->isa = yk_kernels_rank(s->o.isa);
     c->cpus = yk_cpus();
     c->threads = (uint32_t)s->o.threads;
-    gethostname(c->host, sizeof c->host - 1);
+    gethostname(c->portion.host, sizeof c->portion.host - 1);
     if (rc != YK_OK && e != NULL) {
         snprintf(c->text, sizeof c->text, "%s", e->text);
         snprintf(c->hint, sizeof c->hint, "%s", e->hint);
@@ -73,7 +74,7 @@ static void fill(struct card *c, const struct yk_session *s, yk_code rc, const s
 }
 
 /* The first thing that is wrong, the same on every rank. */
-static yk_code verdict(const struct card *card, int size, int me, struct yk_error *e)
+static yk_code verdict(const struct card *card, int size, int me, bool local, struct yk_error *e)
 {
     for (int i = 0; i < size; i++) {
         if (card[i].code == YK_OK)
@@ -81,20 +82,20 @@ static yk_code verdict(const struct card *card, int size, int me, struct yk_erro
         if (i == me) {
             yk_fail(e, (yk_code)card[i].code, "%s", card[i].text);
         } else {
-            yk_fail(e, (yk_code)card[i].code, "rank %d on '%s': %.400s", i, card[i].host, card[i].text);
+            yk_fail(e, (yk_code)card[i].code, "rank %d on '%s': %.400s", i, card[i].portion.host, card[i].text);
         }
         if (card[i].hint[0] != '\0')
             yk_hint(e, "%s", card[i].hint);
         return (yk_code)card[i].code;
     }
     for (int i = 1; i < size; i++) {
-        const char *what = card[i].binary != card[0].binary   ? "another binary"
-                           : card[i].config != card[0].config ? "other options"
-                           : card[i].data != card[0].data     ? "other data"
-                                                              : NULL;
+        const char *what = card[i].binary != card[0].binary                         ? "another binary"
+                           : card[i].config != card[0].config                       ? "other options"
+                           : !local && card[i].portion.xxh3 != card[0].portion.xxh3 ? "other data"
+                                                                                    : NULL;
         if (what == NULL)
             continue;
-        yk_fail(e, YK_USAGE, "rank %d on '%s' has %s than rank 0 on '%s'", i, card[i].host, what, card[0].host);
+        yk_fail(e, YK_USAGE, "rank %d on '%s' has %s than rank 0 on '%s'", i, card[i].portion.host, what, card[0].portion.host);
         yk_hint(e, "all ranks need the same yoke, the same command line and yoke.ini, and the same files");
         return YK_USAGE;
     }
@@ -115,11 +116,11 @@ static yk_code settle(struct yk_session *s, const struct card *card, struct yk_e
         return yk_fail_memory(e, (size_t)size * sizeof *job->host);
     for (int i = 0; i < size; i++) {
         unsigned here = 0; /* workers on this rank's host */
-        memcpy(job->host[i], card[i].host, sizeof job->host[i]);
+        memcpy(job->host[i], card[i].portion.host, sizeof job->host[i]);
         job->pid[i] = card[i].pid;
         isa = card[i].isa < isa ? card[i].isa : isa;
         for (int k = first_worker; k < size; k++)
-            here += strcmp(card[k].host, card[i].host) == 0;
+            here += strcmp(card[k].portion.host, card[i].portion.host) == 0;
         if (here > 0 && card[i].cpus / here < threads)
             threads = card[i].cpus / here;
     }
@@ -129,6 +130,20 @@ static yk_code settle(struct yk_session *s, const struct card *card, struct yk_e
     if (rc == YK_OK && !yk_opts_given(&s->opts, "threads"))
         rc = yk_opts_set(&s->opts, "threads", text, YK_FROM_MODEL, e);
     s->threads = (unsigned)s->o.threads;
+    return rc;
+}
+
+/* Who has what to train on. */
+static yk_code share(struct yk_session *s, const struct card *card, struct yk_error *e)
+{
+    unsigned workers = s->crew.rule.workers, first = s->crew.rule.mode == YK_MODE_allreduce ? 0 : s->crew.rule.owners;
+    struct yk_portion *p = calloc(workers, sizeof *p);
+    if (p == NULL)
+        return yk_fail_memory(e, workers * sizeof *p);
+    for (unsigned w = 0; w < workers; w++)
+        p[w] = card[first + w].portion;
+    yk_code rc = yk_input_share(s, p, e);
+    free(p);
     return rc;
 }
 
@@ -148,9 +163,11 @@ yk_code yk_meet(struct yk_session *s, yk_code rc, struct yk_error *e)
             *e = worse;
         rc = rc == YK_OK ? met : rc;
     } else {
-        rc = verdict(all, size, s->job.mpi.rank, e);
+        rc = verdict(all, size, s->job.mpi.rank, s->o.data_local, e);
         if (rc == YK_OK)
             rc = settle(s, all, e);
+        if (rc == YK_OK && s->share == NULL && !s->already_done)
+            rc = share(s, all, e);
     }
     free(all);
     return rc;

@@ -3,6 +3,7 @@
 #include "train/options.h"
 
 #include "base/file.h"
+#include "data/rows_format.h"
 #include "kernel/kernel.h"
 #include "optim/optim.h"
 
@@ -12,6 +13,7 @@
 
 #define TRAIN YK_VERB(train)
 #define MODEL_VERBS (YK_VERB(train) | YK_VERB(eval) | YK_VERB(predict))
+#define ROWS (MODEL_VERBS | YK_VERB(data))
 #define ALL (MODEL_VERBS | YK_VERB(export) | YK_VERB(data) | YK_VERB(netcheck) | YK_VERB(testbed))
 #define AT(f) offsetof(struct yk_options, f)
 #define FEW 1e6
@@ -22,13 +24,24 @@
 const struct yk_opt yk_option_table[] = {
     /* name, letter, type, verbs, field, default, min, max, choices, meta, flags, help */
     {"data", 0, YK_OPT_TEXT, MODEL_VERBS, AT(data), NULL, 0, 0, NULL, "DATA", 0,
-     "mnist, fashion-mnist, a folder with IDX files or an images file"},
+     "mnist, fashion-mnist, IDX files; logreg: files of sparse rows (a,b,c), a folder, - or synth-criteo:ROWS"},
     {"test-data", 0, YK_OPT_TEXT, MODEL_VERBS, AT(test_data), NULL, 0, 0, NULL, "DATA", 0,
      "evaluate on this instead of the test part of --data"},
+    {"holdout", 0, YK_OPT_REAL, TRAIN, AT(holdout), NULL, 1e-6, 0.9, NULL, "X", 0,
+     "logreg: evaluate on this share of the rows, evenly spread, and train on the others"},
+    {"test-batch", 0, YK_OPT_INT, MODEL_VERBS, AT(test_batch), "1024", 1, FEW, NULL, "N", YK_OPT_ON_RESUME,
+     "examples that are evaluated at a time: bounds the memory of evaluation"},
+    {"shuffle-buffer", 0, YK_OPT_INT, TRAIN, AT(shuffle_buffer), NULL, 1, 4e9, NULL, "N", 0,
+     "shuffle within windows of N rows of the file; 1: file order (default: all rows together)"},
+    {"data-local", 0, YK_OPT_FLAG, TRAIN, AT(data_local), NULL, 0, 0, NULL, "", 0,
+     "each host trains on its own files: --data is what they are called there, %h in it the host's name"},
+    {"progressive", 0, YK_OPT_FLAG, TRAIN, AT(progressive), NULL, 0, 0, NULL, "", YK_OPT_ON_RESUME,
+     "say the loss on rows before they are learnt, at 1, 2, 4, 8, ... rows (logreg: unless there is test data)"},
     {"batch", 'b', YK_OPT_INT, TRAIN, AT(batch), NULL, 1, FEW, NULL, "N", 0, "examples a step"},
     {"global-batch", 0, YK_OPT_INT, TRAIN, AT(global_batch), NULL, 1, FEW, NULL, "N", 0,
      "examples of one synchronous step over all workers, instead of --batch"},
-    {"seed", 0, YK_OPT_INT, TRAIN, AT(seed), "1", 0, MANY, NULL, "N", 0, "for the shuffle and for starting values"},
+    {"seed", 0, YK_OPT_INT, TRAIN | YK_VERB(data), AT(seed), "1", 0, MANY, NULL, "N", 0,
+     "for the shuffle and for starting values (data synth: for the rows and the true model)"},
 
     {"mode", 'm', YK_OPT_CHOICE, TRAIN, AT(mode), NULL, 0, 0, "local|sync|async|ssp|allreduce", "MODE", YK_OPT_ON_RESUME,
      "local, sync, async, ssp or allreduce (default: local for one worker, else sync)"},
@@ -62,6 +75,11 @@ const struct yk_opt yk_option_table[] = {
     {"momentum", 0, YK_OPT_REAL, TRAIN, AT(momentum), "0.9", 0, 0.999999, NULL, "X", 0, "mu of momentum, beta1 of adam"},
     {"beta2", 0, YK_OPT_REAL, TRAIN, AT(beta2), "0.999", 0, 0.999999, NULL, "X", 0, "decay of adam's second moment"},
     {"eps", 0, YK_OPT_REAL, TRAIN, AT(eps), "1e-8", 1e-30, 1, NULL, "X", 0, "keeps adagrad and adam from dividing by zero"},
+    {"l1", 0, YK_OPT_REAL, TRAIN, AT(l1), "0", 0, 1e6, NULL, "X", 0,
+     "sgd, adagrad, ftrl: cost of a parameter's size; makes many of them zero"},
+    {"l2", 0, YK_OPT_REAL, TRAIN, AT(l2), "0", 0, 1e6, NULL, "X", 0, "half the cost of a parameter's square (weight decay)"},
+    {"ftrl-beta", 0, YK_OPT_REAL, TRAIN, AT(ftrl_beta), "1", 1e-6, 1e6, NULL, "X", 0,
+     "beta of ftrl: the larger, the slower it begins"},
     {"schedule", 0, YK_OPT_TEXT, TRAIN, AT(schedule), "constant", 0, 0, NULL, "SHAPE", 0,
      "rate over steps: constant, staircase:RATE:STEPS, exponential:RATE:STEPS, cosine:STEPS[:LAST], warmup:STEPS,SHAPE"},
 
@@ -86,14 +104,31 @@ const struct yk_opt yk_option_table[] = {
     {"resume", 0, YK_OPT_TEXT, TRAIN, AT(resume), NULL, 0, 0, NULL, "RUN", YK_OPT_TRANSIENT,
      "go on with RUN, in RUN, from its last checkpoint"},
 
-    {"threads", 't', YK_OPT_INT, MODEL_VERBS, AT(threads), NULL, 1, 256, NULL, "N", YK_OPT_ON_RESUME,
+    {"threads", 't', YK_OPT_INT, MODEL_VERBS | YK_VERB(data), AT(threads), NULL, 1, 256, NULL, "N", YK_OPT_ON_RESUME,
      "compute threads (default: one per core)"},
     {"isa", 0, YK_OPT_CHOICE, MODEL_VERBS, AT(isa), "auto", 0, 0, "auto" YK_ISAS(OR_NAME), "NAME", YK_OPT_ON_RESUME,
      "instruction set; the same one gives the same bits on other machines"},
 
-    {"output", 'o', YK_OPT_TEXT, YK_VERB(predict) | YK_VERB(export), AT(output), NULL, 0, 0, NULL, "FILE", YK_OPT_TRANSIENT,
-     "where to write (predict: standard output if left out)"},
-    {"to", 0, YK_OPT_CHOICE, YK_VERB(export), AT(to), "npz", 0, 0, "npz", "FORMAT", YK_OPT_TRANSIENT, "what to write"},
+    {"format", 0, YK_OPT_CHOICE, ROWS, AT(format), NULL, 0, 0, &(YK_ROW_FORMATS(OR_NAME) "|cache")[1], "FORMAT", 0,
+     "of sparse rows (default: told from their beginning)"},
+    {"hash-bits", 0, YK_OPT_INT, ROWS, AT(hash_bits), NULL, 1, 31, NULL, "N", 0,
+     "hash the keys of rows to N bits (default: keys as they are; names, in criteo and vw, to 22)"},
+    {"skip-bad", 0, YK_OPT_INT, ROWS, AT(skip_bad), "0", 0, MANY, NULL, "N", 0,
+     "leave out up to N malformed rows, and count them"},
+    {"label-name", 0, YK_OPT_TEXT, ROWS, AT(label_name), "label", 0, 0, NULL, "NAME", 0,
+     "tfrecord: the feature that is the label"},
+    {"index-name", 0, YK_OPT_TEXT, ROWS, AT(index_name), "index", 0, 0, NULL, "NAME", 0,
+     "tfrecord: the feature that has the keys"},
+    {"value-name", 0, YK_OPT_TEXT, ROWS, AT(value_name), "value", 0, 0, NULL, "NAME", 0,
+     "tfrecord: the feature that has the values; if a row has none, all are 1"},
+    {"rows", 0, YK_OPT_INT, YK_VERB(data), AT(rows), NULL, 1, 4e9, NULL, "N", 0, "synth: rows to make"},
+    {"features", 0, YK_OPT_INT, TRAIN | YK_VERB(data), AT(features), NULL, 1, 4294967001, NULL, "N", 0,
+     "logreg: weights to have (default: as many as the data needs); synth: keys to share out (33762578)"},
+
+    {"output", 'o', YK_OPT_TEXT, YK_VERB(predict) | YK_VERB(export) | YK_VERB(data), AT(output), NULL, 0, 0, NULL, "FILE",
+     YK_OPT_TRANSIENT, "where to write (predict: standard output if left out)"},
+    {"to", 0, YK_OPT_CHOICE, YK_VERB(export) | YK_VERB(data), AT(to), "npz", 0, 0, "npz|text" YK_ROW_FORMATS(OR_NAME) "|cache",
+     "FORMAT", YK_OPT_TRANSIENT, "what to write (export: npz or text; data: rows, if FILE's name does not say it)"},
     {"mirror", 0, YK_OPT_TEXT, YK_VERB(data), AT(mirror), NULL, 0, 0, NULL, "URL", 0,
      "fetch from URL/<file>.gz and from nowhere else"},
     {"bandwidth", 0, YK_OPT_TEXT, YK_VERB(testbed), AT(bandwidth), NULL, 0, 0, NULL, "RATE", 0,
@@ -119,6 +154,16 @@ const struct yk_opt yk_option_table[] = {
 };
 
 const size_t yk_option_count = sizeof yk_option_table / sizeof yk_option_table[0];
+
+void yk_options_reading(const struct yk_options *o, struct yk_reading *out)
+{
+    *out = (struct yk_reading){.format = o->format,
+                               .hash_bits = (unsigned)o->hash_bits,
+                               .skip_bad = (uint64_t)o->skip_bad,
+                               .label = o->label_name,
+                               .index = o->index_name,
+                               .value = o->value_name};
+}
 
 uint32_t yk_verb_bit(const char *name)
 {
@@ -173,7 +218,7 @@ yk_code yk_options_model(struct yk_opts *o, const char *const *defaults, struct 
 /* A constant that the chosen optimizer does not have would be parsed and ignored. */
 static yk_code check_constants(const struct yk_opts *o, struct yk_error *e)
 {
-    static const char *const CONSTANTS[] = {"momentum", "beta2", "eps"};
+    static const char *const CONSTANTS[] = {"momentum", "beta2", "eps", "l1", "l2", "ftrl-beta"};
     const struct yk_options *v = o->values;
     const struct yk_optimizer_ops *optimizer = v->optimizer != NULL ? yk_optimizer_find(v->optimizer) : NULL;
     for (size_t i = 0; optimizer != NULL && i < sizeof CONSTANTS / sizeof CONSTANTS[0]; i++)
@@ -200,6 +245,11 @@ yk_code yk_options_check(const struct yk_opts *o, uint32_t verb, struct yk_error
         return yk_fail(e, YK_USAGE, "'yoke export' writes a file, not standard output");
     if (verb == YK_VERB(export) && v->output == NULL)
         return yk_fail(e, YK_USAGE, "'yoke export' needs -o FILE");
+    bool models = strcmp(v->to, "npz") == 0 || strcmp(v->to, "text") == 0;
+    if (verb == YK_VERB(export) && !models)
+        return yk_fail(e, YK_USAGE, "'yoke export' writes npz or text, not %s", v->to);
+    if (verb == YK_VERB(data) && models && yk_opts_typed(o, "to"))
+        return yk_fail(e, YK_USAGE, "'yoke data' writes libsvm, tfrecord, criteo, vw or cache, not %s", v->to);
     if (verb != YK_VERB(train))
         return YK_OK;
     yk_code rc = yk_schedule_parse(v->schedule, &schedule, e);

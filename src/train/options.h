@@ -6,6 +6,7 @@
 #define YK_TRAIN_OPTIONS_H
 
 #include "base/opt.h"
+#include "data/rows.h"
 
 /* The verbs, each a file of its own in cmd/: the one list. YK_VERB(train) is a verb's bit in the table. */
 #define YK_VERBS(X) X(train) X(eval) X(predict) X(export) X(data) X(netcheck) X(testbed) X(help)
@@ -17,6 +18,11 @@ struct yk_options {
     /* what to train on what */
     char *data;
     char *test_data;
+    double holdout;
+    int64_t test_batch;
+    int64_t shuffle_buffer;
+    bool data_local;
+    bool progressive;
     int64_t batch;
     int64_t seed;
     /* who trains: how many, where, by which rule */
@@ -40,6 +46,9 @@ struct yk_options {
     double momentum;
     double beta2;
     double eps;
+    double l1;
+    double l2;
+    double ftrl_beta;
     char *schedule;
     /* when to stop */
     int64_t steps;
@@ -56,6 +65,15 @@ struct yk_options {
     /* how to compute */
     int64_t threads;
     char *isa;
+    /* sparse rows: how files become rows, and how many to make up */
+    char *format;
+    int64_t hash_bits;
+    int64_t skip_bad;
+    char *label_name;
+    char *index_name;
+    char *value_name;
+    int64_t rows;
+    int64_t features;
     /* other verbs */
     char *output;
     char *to;
@@ -75,6 +93,9 @@ struct yk_options {
 
 extern const struct yk_opt yk_option_table[];
 extern const size_t yk_option_count;
+
+/* How files become sparse rows. */
+void yk_options_reading(const struct yk_options *o, struct yk_reading *out);
 
 /* The bit of a verb's name; 0 if there is no such verb. */
 uint32_t yk_verb_bit(const char *name);

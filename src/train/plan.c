@@ -71,7 +71,21 @@ yk_code yk_plan_check(const struct yk_opts *opts, struct yk_error *e)
     }
     if (backup > 0 && yk_opts_typed(opts, "shards"))
         return yk_fail(e, YK_USAGE, "--shards fixes every sum, --backup leaves it open which come: they exclude each other");
-    if (counted && o->shards > 0 && o->workers > o->shards && mode != YK_MODE_async && mode != YK_MODE_ssp && backup == 0) {
+    if (o->data_local && yk_opts_typed(opts, "shards"))
+        return yk_fail(e, YK_USAGE,
+                       "--shards cuts the batch of all workers, with --data-local each has its own: they exclude each other");
+    if (o->data_local && o->holdout > 0) {
+        yk_fail(e, YK_USAGE, "--holdout would leave test rows on every host, with --data-local nobody reads another's");
+        yk_hint(e, "name a test set with --test-data; the first rank reads it");
+        return YK_USAGE;
+    }
+    if (o->data_local && o->on_worker_loss != NULL && strcmp(o->on_worker_loss, "replace") == 0) {
+        yk_fail(e, YK_USAGE, "--on-worker-loss replace may start the new worker on a host without the data of the lost one");
+        yk_hint(e, "with --data-local: continue (while a host has a worker left), restart or fail");
+        return YK_USAGE;
+    }
+    if (counted && o->shards > 0 && !o->data_local && o->workers > o->shards && mode != YK_MODE_async && mode != YK_MODE_ssp &&
+        backup == 0) {
         yk_fail(e, YK_USAGE, "%lld workers are more than --shards %lld", (long long)o->workers, (long long)o->shards);
         yk_hint(e, "each worker needs a shard of the global batch");
         return YK_USAGE;
@@ -135,8 +149,8 @@ static yk_code size_batch(struct yk_session *s, struct yk_rule *r, struct yk_err
     if (global > 1000000)
         return yk_fail(e, YK_USAGE, "a global batch of %lld examples is more than 1000000", (long long)global);
     if (r->pooled && global % taken != 0)
-        return yk_fail(e, YK_USAGE, "--global-batch %lld is no multiple of the %lld pushes that make a step with --backup %lld",
-                       (long long)global, (long long)taken, (long long)s->o.backup);
+        return yk_fail(e, YK_USAGE, "--global-batch %lld is no multiple of the %lld pushes that make a step", (long long)global,
+                       (long long)taken);
     r->batch = (uint32_t)(r->pooled ? global / taken : global);
     yk_code rc = set_number(s, "global-batch", global, e);
     if (rc == YK_OK)
@@ -172,16 +186,23 @@ yk_code yk_plan(struct yk_session *s, struct yk_error *e)
         rc = set_number(s, "backup", 0, e);
     if (rc != YK_OK)
         return rc;
-    *r = (struct yk_rule){.mode = mode, .workers = (unsigned)s->o.workers, .staleness = -1, .need = 1, .shards = 1, .owners = 1};
+    *r = (struct yk_rule){.mode = mode,
+                          .workers = (unsigned)s->o.workers,
+                          .staleness = -1,
+                          .need = 1,
+                          .shards = 1,
+                          .owners = 1,
+                          .sparse = s->ops->keys != NULL};
     bool each = mode == YK_MODE_async || mode == YK_MODE_ssp;
     if (mode == YK_MODE_allreduce)
         r->owners = r->workers;
     else if (s->o.ps > 0 && mode != YK_MODE_local)
         r->owners = (unsigned)s->o.ps;
-    r->pooled = each || s->o.backup > 0;
+    bool own = s->o.data_local && r->workers > 1;
+    r->pooled = each || s->o.backup > 0 || own;
     r->fresh = !each;
     r->held = !each && r->workers > 1;
-    if (s->o.backup > 0)
+    if (r->pooled && !each)
         r->need = r->workers - (unsigned)s->o.backup;
     if (mode == YK_MODE_ssp)
         r->staleness = yk_opts_given(&s->opts, "staleness") ? s->o.staleness : 3;

@@ -58,7 +58,7 @@ static void curve_row(const struct yk_session *s, const struct yk_point *p, doub
     if (!isnan(p->train_loss))
         snprintf(loss, sizeof loss, "%.4f", p->train_loss);
     yk_buf_format(out, "%10s %10s %8.1f %11s ", grouped((double)p->at.step, steps), duration(p->at.seconds, took),
-                  (double)p->at.examples / s->train.rows, loss);
+                  (double)p->at.examples / (double)s->crew.rule.rows, loss);
     if (tested)
         yk_buf_format(out, "%10.4f %7.2f %%  %s\n", p->test_loss, p->test_accuracy * 100, bar);
     else
@@ -173,8 +173,16 @@ void yk_report(const struct yk_session *s, struct yk_buf *out)
     workers(j, out);
     ending(j, out);
     incidents(j, out);
+    if (!isnan(number(j, "progressive_loss")))
+        yk_buf_format(out, "  progress  loss %.6f on rows before they were learnt\n", number(j, "progressive_loss"));
     if (!isnan(loss))
         yk_buf_format(out, "  test      loss %.4f, accuracy %.2f %%\n", loss, accuracy * 100);
+    if (!isnan(number(j, "test_auc"))) {
+        yk_buf_format(out, "            AUC %.4f, recall %.2f %%", number(j, "test_auc"), number(j, "test_recall") * 100);
+        if (!isnan(number(j, "test_precision"))) /* of nothing there is none */
+            yk_buf_format(out, ", precision %.2f %%", number(j, "test_precision") * 100);
+        yk_buf_text(out, "\n");
+    }
     yk_buf_format(out, "  speed     %s steps/s, %s examples/s\n", grouped(number(j, "steps_per_second"), a),
                   grouped(number(j, "examples_per_second"), b));
     yk_buf_format(out, "  time      %s training, %s start-up, %s evaluation%s\n", duration(number(j, "seconds"), took),

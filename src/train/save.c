@@ -13,16 +13,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { POOL_LINES = 12, METAS = 20 + POOL_LINES }; /* 12 lines hold the parts of 1024 workers */
+enum { EPOCHS_APART = 1 << 20 };                       /* that hosts with data of their own may be, and what is left of a pool */
+enum { POOL_LINES = 12, METAS = 24 + 2 * POOL_LINES }; /* 12 lines hold the parts of 1024 workers */
 
 yk_code yk_snapshot_init(struct yk_snapshot *n, const struct yk_session *s, bool with_slots, struct yk_error *e)
 {
-    yk_code rc = yk_params_init(&n->params, s->params.view, s->params.views, e);
-    for (unsigned i = 0; rc == YK_OK && with_slots && i < s->crew.recipe.optimizer->slots; i++) {
-        n->slot[i] = yk_floats(s->params.count);
+    unsigned slots = yk_recipe_slots(&s->crew.recipe);
+    bool copies = !s->crew.recipe.sparse || !yk_crew_elsewhere(s); /* else every owner has a copy of its part, yk_server_keep's */
+    yk_code rc = yk_params_layout(&n->params, s->params.view, s->params.views, e);
+    if (rc == YK_OK && copies && (n->params.flat = yk_floats(s->owned)) == NULL)
+        rc = yk_fail_memory(e, s->owned * sizeof(float));
+    for (unsigned i = 0; rc == YK_OK && copies && with_slots && i < slots; i++) {
+        n->slot[i] = yk_floats(s->owned);
         if (n->slot[i] == NULL)
-            rc = yk_fail_memory(e, s->params.count * sizeof(float));
+            rc = yk_fail_memory(e, s->owned * sizeof(float));
     }
+    bool lazy = slots > s->crew.recipe.optimizer->slots; /* something is owed to keys that were not touched for a while */
+    if (rc == YK_OK && (lazy || !copies) && (n->owner = calloc(s->crew.servers, sizeof *n->owner)) == NULL)
+        rc = yk_fail_memory(e, s->crew.servers * sizeof *n->owner);
+    if (rc == YK_OK && s->crew.rule.shares > 1 && (n->next = calloc(s->crew.rule.shares, sizeof *n->next)) == NULL)
+        rc = yk_fail_memory(e, s->crew.rule.shares * sizeof *n->next);
     if (rc == YK_OK && s->crew.rule.pooled) {
         n->pool = calloc(2 * (size_t)s->crew.clock.deal.most, sizeof *n->pool);
         if (n->pool == NULL)
@@ -36,13 +46,16 @@ void yk_snapshot_release(struct yk_snapshot *n)
     yk_params_release(&n->params);
     for (unsigned i = 0; i < YK_SLOTS; i++)
         yk_floats_free(n->slot[i]);
+    free(n->owner);
     free(n->pool);
+    free(n->next);
     *n = (struct yk_snapshot){0};
 }
 
 static void copy_state(float *flat, float *const *slot, const float *from, float *const *from_slot, size_t count)
 {
-    memcpy(flat, from, count * sizeof(float));
+    if (flat != NULL && from != NULL) /* a sparse model is evaluated where it is */
+        memcpy(flat, from, count * sizeof(float));
     for (unsigned i = 0; i < YK_SLOTS; i++)
         if (slot[i] != NULL && from_slot[i] != NULL)
             memcpy(slot[i], from_slot[i], count * sizeof(float));
@@ -61,10 +74,14 @@ void yk_snapshot_take(struct yk_snapshot *n, struct yk_session *s)
     n->at = s->now;
     n->at.seconds = yk_session_seconds(s);
     if (n->pool != NULL) /* parts may have been dealt since the last step */
-        n->at.position = s->crew.clock.deal.next;
-    copy_state(n->params.flat, n->slot, s->params.flat, s->slot, s->params.count);
+        n->at.position = yk_deal_position(&s->crew.clock.deal);
+    for (unsigned i = 0; n->next != NULL && i < s->crew.rule.shares; i++)
+        n->next[i] = s->crew.clock.deal.share[i].next;
+    copy_state(n->params.flat, n->slot, s->params.flat, s->slot, s->owned);
     if (n->pool != NULL)
         copy_pool(n, &s->crew.clock.deal);
+    for (unsigned i = 0; n->owner != NULL && i < s->crew.servers; i++)
+        n->owner[i] = s->crew.server[i].owner;
 }
 
 void yk_snapshot_restore(const struct yk_snapshot *n, struct yk_session *s)
@@ -72,11 +89,12 @@ void yk_snapshot_restore(const struct yk_snapshot *n, struct yk_session *s)
     s->now = n->at;
     for (unsigned i = 0; i < s->crew.servers; i++)
         s->crew.server[i].owner.step = n->at.step;
-    copy_state(s->params.flat, s->slot, n->params.flat, n->slot, s->params.count);
+    copy_state(s->params.flat, s->slot, n->params.flat, n->slot, s->owned);
     if (n->pool != NULL) { /* so that the last checkpoint names the parts that this state has not seen */
         struct yk_deal *d = &s->crew.clock.deal;
         d->outs = d->backs = 0;
-        d->next = n->at.position;
+        for (unsigned i = 0; i < d->shares; i++)
+            d->share[i].next = n->next != NULL ? n->next[i] : n->at.position;
         memcpy(d->out, n->pool, n->pooled * sizeof *d->out);
         d->outs = n->pooled;
     }
@@ -100,46 +118,83 @@ static void meta_of(struct yk_meta *m, size_t *n, const char *key, const char *f
     (*n)++;
 }
 
-/* "pool.0": "12 260 40": how far before the position the parts lie that have to be dealt again; as many such lines as it takes. */
-static void pool_of(struct yk_meta *m, size_t *n, const struct yk_snapshot *snap)
+/* "pool.0": "12 260 40": how far before the position the parts lie that have to be dealt again ("share.0": the next parts of the hosts); as many
+ * such lines as it takes. */
+static void places_of(struct yk_meta *m, size_t *n, const char *key, uint64_t position, const uint64_t *place, unsigned places)
 {
     unsigned i = 0;
-    for (unsigned line = 0; i < snap->pooled && line < POOL_LINES; line++) {
+    for (unsigned line = 0; i < places && line < POOL_LINES; line++) {
         struct yk_meta *to = &m[(*n)++];
         size_t used = 0;
-        snprintf(to->key, sizeof to->key, "pool.%u", line);
+        snprintf(to->key, sizeof to->key, "%s.%u", key, line);
         to->value[0] = '\0';
-        for (; i < snap->pooled && used + 24 < sizeof to->value; i++)
+        for (; i < places && used + 24 < sizeof to->value; i++)
             used += (size_t)snprintf(to->value + used, sizeof to->value - used, "%s%" PRIu64, used > 0 ? " " : "",
-                                     snap->at.position - snap->pool[i]);
+                                     position - place[i]);
     }
+}
+
+/* What evaluation needs to read other rows the same way. */
+static void reading_of(struct yk_meta *m, size_t *n, const struct yk_options *o)
+{
+    if (o->holdout > 0)
+        meta_of(m, n, "holdout", "%.17g", o->holdout);
+    if (o->hash_bits > 0)
+        meta_of(m, n, "hash_bits", "%lld", (long long)o->hash_bits);
+    if (o->format != NULL && strcmp(o->format, "cache") != 0)
+        meta_of(m, n, "row_format", "%s", o->format);
+    meta_of(m, n, "label_name", "%s", o->label_name);
+    meta_of(m, n, "index_name", "%s", o->index_name);
+    meta_of(m, n, "value_name", "%s", o->value_name);
+}
+
+/* The tensors of the state that is being saved: values, state vectors and, where values are made from them, raw weights. Returns how many. */
+static size_t tensors_of(struct yk_session *s, struct yk_far *far, struct yk_tensor *tensor)
+{
+    const struct yk_snapshot *snap = &s->saving;
+    unsigned slots = yk_recipe_slots(&s->crew.recipe);
+    bool lazy = slots > s->crew.recipe.optimizer->slots;
+    size_t n = 0;
+    for (unsigned k = 0; k < 2 + slots; k++) { /* values, raw weights, state vectors */
+        char prefix[YK_NAME] = "";
+        if (k == 1 && !lazy)
+            continue;
+        if (k > 0)
+            snprintf(prefix, sizeof prefix, k == 1 ? YK_RAW : "optimizer.%s.",
+                     k > 1 ? s->crew.recipe.optimizer->slot[k - 2] : "");
+        const float *flat = k > 1            ? snap->slot[k - 2]
+                            : k == 0 && lazy ? NULL
+                                             : snap->params.flat; /* values are made when written */
+        for (size_t i = 0; i < s->params.views; i++, n++) {
+            if (flat != NULL)
+                tensor_of(&tensor[n], &s->params.view[i], prefix, flat);
+            else
+                yk_far_tensor(far, &tensor[n], &s->params.view[i], prefix, k);
+        }
+    }
+    return n;
 }
 
 static yk_code write_snapshot(struct yk_session *s, struct yk_error *e)
 {
     const struct yk_snapshot *snap = &s->saving;
     const struct yk_optimizer_ops *optimizer = s->crew.recipe.optimizer;
-    size_t views = s->params.views, n = 0, metas = 0;
+    size_t views = s->params.views, metas = 0;
     char dir[YK_PATH_MAX], path[YK_PATH_MAX];
-    struct yk_tensor *tensor = calloc(views * (1 + optimizer->slots), sizeof *tensor);
+    struct yk_far far = {0};
+    struct yk_tensor *tensor = calloc(views * (2 + yk_recipe_slots(&s->crew.recipe)), sizeof *tensor);
     struct yk_meta *meta = calloc(METAS, sizeof *meta);
     if (tensor == NULL || meta == NULL) {
         free(tensor);
         free(meta);
         return yk_fail_memory(e, views * sizeof *tensor + METAS * sizeof *meta);
     }
-    for (size_t i = 0; i < views; i++)
-        tensor_of(&tensor[n++], &s->params.view[i], "", snap->params.flat);
-    for (unsigned k = 0; k < optimizer->slots; k++) {
-        char prefix[YK_NAME];
-        snprintf(prefix, sizeof prefix, "optimizer.%s.", optimizer->slot[k]);
-        for (size_t i = 0; i < views; i++)
-            tensor_of(&tensor[n++], &s->params.view[i], prefix, snap->slot[k]);
-    }
+    yk_far_open(&far, s);
+    size_t n = tensors_of(s, &far, tensor);
     meta_of(meta, &metas, "format", "yoke-1");
     meta_of(meta, &metas, "model", "%s", s->model_name);
     meta_of(meta, &metas, "data", "%s", s->o.data);
-    meta_of(meta, &metas, "data_xxh3", "%016" PRIx64, s->train.xxh3);
+    meta_of(meta, &metas, "data_xxh3", "%016" PRIx64, s->data_xxh3);
     meta_of(meta, &metas, "shape", "%ux%ux%u", s->train.shape[0], s->train.shape[1], s->train.shape[2]);
     meta_of(meta, &metas, "classes", "%u", s->train.classes);
     meta_of(meta, &metas, "optimizer", "%s", optimizer->name);
@@ -148,17 +203,24 @@ static yk_code write_snapshot(struct yk_session *s, struct yk_error *e)
     meta_of(meta, &metas, "part", "%u", s->crew.rule.batch);
     meta_of(meta, &metas, "step", "%" PRIu64, snap->at.step);
     meta_of(meta, &metas, "examples", "%" PRIu64, snap->at.examples);
-    meta_of(meta, &metas, "epoch", "%" PRIu64, snap->at.position / s->train.rows);
-    meta_of(meta, &metas, "epoch_at", "%" PRIu64, snap->at.position % s->train.rows);
+    meta_of(meta, &metas, "epoch", "%" PRIu64, snap->at.position / s->crew.rule.rows);
+    meta_of(meta, &metas, "epoch_at", "%" PRIu64, snap->at.position % s->crew.rule.rows);
     meta_of(meta, &metas, "seconds", "%.9f", snap->at.seconds);
     meta_of(meta, &metas, "loss", "%.17g", snap->at.loss);
     meta_of(meta, &metas, "loss_examples", "%" PRIu64, snap->at.loss_examples);
+    meta_of(meta, &metas, "total_loss", "%.17g", snap->at.total_loss);
     if (s->o.test_data != NULL)
         meta_of(meta, &metas, "test_data", "%s", s->o.test_data);
-    pool_of(meta, &metas, snap);
+    if (s->ops->keys != NULL)
+        reading_of(meta, &metas, &s->o);
+    places_of(meta, &metas, "pool", snap->at.position, snap->pool, snap->pooled);
+    places_of(meta, &metas, "share", snap->at.position, snap->next, snap->next != NULL ? s->crew.rule.shares : 0);
+    if (s->crew.recipe.sparse && far.vectors == 0) /* nobody has them all again, once they are written */
+        yk_params_hash(&snap->params, s->saved_hash);
     yk_code rc = yk_run_path(&s->run, "checkpoints", dir, e);
     if (rc == YK_OK)
         rc = yk_checkpoint_write(dir, snap->at.step, tensor, n, meta, metas, (unsigned)s->o.keep, path, e);
+    yk_far_close(&far, s->saved_hash);
     free(tensor);
     free(meta);
     return rc;
@@ -168,7 +230,13 @@ static void write_job(void *arg)
 {
     struct yk_session *s = arg;
     s->save_error = (struct yk_error){0};
-    if (write_snapshot(s, &s->save_error) != YK_OK)
+    yk_code rc = write_snapshot(s, &s->save_error);
+    if (s->crew.recipe.sparse) { /* a copy of millions of weights is there only while it is written */
+        struct yk_moment at = s->saving.at;
+        yk_snapshot_release(&s->saving);
+        s->saving.at = at;
+    }
+    if (rc != YK_OK)
         return;
     atomic_store(&s->saved_step, (long long)s->saving.at.step);
     if (s->saved != NULL)
@@ -177,7 +245,7 @@ static void write_job(void *arg)
 
 yk_code yk_saver_open(struct yk_session *s, struct yk_error *e)
 {
-    yk_code rc = yk_snapshot_init(&s->saving, s, true, e);
+    yk_code rc = s->crew.recipe.sparse ? YK_OK : yk_snapshot_init(&s->saving, s, true, e);
     return rc == YK_OK ? yk_lane_open(&s->writer, "yoke-save", e) : rc;
 }
 
@@ -206,6 +274,14 @@ yk_code yk_saver_post(struct yk_session *s, struct yk_error *e)
     if (s->save_pending && yk_lane_busy(s->writer))
         return YK_OK;
     yk_code rc = yk_saver_wait(s, e);
+    if (rc == YK_OK && s->crew.recipe.sparse)
+        rc = yk_snapshot_init(&s->saving, s, true, e);
+    if (rc != YK_OK)
+        return rc;
+    if (s->crew.recipe.sparse && yk_crew_elsewhere(s))
+        rc = yk_server_keep(&s->crew.server[0], s->crew.servers, e);
+    if (rc != YK_OK)
+        return rc;
     yk_snapshot_take(&s->saving, s);
     s->save_pending = true;
     yk_lane_post(s->writer, write_job, s);
@@ -228,6 +304,7 @@ static bool meta_number(const struct yk_tensors *t, const char *key, uint64_t *o
     return *end == '\0';
 }
 
+/* Into `flat`, or if it is NULL only whether they are there. */
 static bool restore_views(const struct yk_tensors *t, const struct yk_params *p, const char *prefix, float *flat)
 {
     for (size_t i = 0; i < p->views; i++) {
@@ -236,25 +313,44 @@ static bool restore_views(const struct yk_tensors *t, const struct yk_params *p,
         const struct yk_tensor *from = yk_tensors_find(t, name);
         if (from == NULL || from->count != p->view[i].count)
             return false;
-        memcpy(flat + p->view[i].at, from->data, from->count * sizeof(float));
+        if (flat != NULL)
+            memcpy(flat + p->view[i].at, from->data, from->count * sizeof(float));
     }
     return true;
 }
 
-/* The parts that were under way: dealt first. A step of whole batches has no place for them. */
-static yk_code restore_pool(struct yk_session *s, const struct yk_tensors *t, const char *path, struct yk_error *e)
+/* A list that places_of wrote; false if it is none, or far too long. */
+static bool places_in(const struct yk_session *s, const struct yk_tensors *t, const char *name, uint64_t *out, unsigned *n)
 {
     for (unsigned line = 0; line < POOL_LINES; line++) {
         char key[16];
-        snprintf(key, sizeof key, "pool.%u", line);
+        snprintf(key, sizeof key, "%s.%u", name, line);
         const char *text = yk_tensors_meta(t, key);
         for (char *end; text != NULL && *text != '\0'; text = end) {
             uint64_t before = strtoull(text, &end, 10);
-            if (end == text || before > s->now.position || s->restored == YK_POOL_MOST)
-                return yk_fail(e, YK_DATA, "'%s' does not fit this run: its list of parts is damaged", path);
-            s->restored_pool[s->restored++] = s->now.position - before;
+            if (end == text || before > s->now.position || before / s->crew.rule.rows > EPOCHS_APART || *n == YK_POOL_MOST)
+                return false;
+            out[(*n)++] = s->now.position - before;
         }
     }
+    return true;
+}
+
+/* The parts that were under way: dealt first. A step of whole batches has no place for them. Where hosts have their own data, also how far each
+ * of them is. */
+static yk_code restore_pool(struct yk_session *s, const struct yk_tensors *t, const char *path, struct yk_error *e)
+{
+    struct yk_rule *r = &s->crew.rule;
+    uint64_t next[YK_POOL_MOST];
+    unsigned shares = 0;
+    bool sound = places_in(s, t, "pool", s->restored_pool, &s->restored) && places_in(s, t, "share", next, &shares);
+    for (unsigned i = 0; sound && shares > 0 && i < r->shares; i++) {
+        uint64_t at = shares == r->shares ? next[i] % r->rows : UINT64_MAX;
+        sound = at >= s->share[i].from && at < s->share[i].from + s->share[i].rows;
+        s->share[i].next = sound ? next[i] : 0;
+    }
+    if (!sound || (r->shares > 1 && shares == 0))
+        return yk_fail(e, YK_DATA, "'%s' does not fit this run: its list of parts is damaged", path);
     const char *part = yk_tensors_meta(t, "part");
     if (s->restored > 0 && s->crew.rule.pooled && (part == NULL || strtoull(part, NULL, 10) != s->crew.rule.batch)) {
         yk_fail(e, YK_USAGE, "'%s' was written in the middle of an epoch that was dealt in parts of %s examples, not %u", path,
@@ -285,32 +381,38 @@ yk_code yk_saver_restore(struct yk_session *s, bool *found, struct yk_error *e)
     const struct yk_optimizer_ops *optimizer = s->crew.recipe.optimizer;
     uint64_t epoch = 0, epoch_at = 0;
     char data_hash[24];
-    snprintf(data_hash, sizeof data_hash, "%016" PRIx64, s->train.xxh3);
+    snprintf(data_hash, sizeof data_hash, "%016" PRIx64, s->data_xxh3);
     const char *hash = yk_tensors_meta(&t, "data_xxh3"), *seconds = yk_tensors_meta(&t, "seconds"),
-               *loss = yk_tensors_meta(&t, "loss");
-    bool whole = restore_views(&t, &s->params, "", s->params.flat);
-    for (unsigned k = 0; k < optimizer->slots && whole; k++) {
+               *loss = yk_tensors_meta(&t, "loss"), *total = yk_tensors_meta(&t, "total_loss");
+    unsigned slots = yk_recipe_slots(&s->crew.recipe);
+    bool far = s->crew.recipe.sparse && s->job.joined && s->job.mpi.size > 1 && s->crew.rule.owners > 1;
+    bool whole = restore_views(&t, &s->params, slots > optimizer->slots ? YK_RAW : "", far ? NULL : s->params.flat);
+    for (unsigned k = 0; k < slots && whole; k++) {
         char prefix[YK_NAME];
         snprintf(prefix, sizeof prefix, "optimizer.%s.", optimizer->slot[k]);
-        whole = restore_views(&t, &s->params, prefix, s->slot[k]);
+        whole = restore_views(&t, &s->params, prefix, far ? NULL : s->slot[k]);
     }
     whole = whole && meta_number(&t, "step", &m.step) && meta_number(&t, "examples", &m.examples) &&
-            meta_number(&t, "epoch", &epoch) && meta_number(&t, "epoch_at", &epoch_at) && epoch_at <= s->train.rows &&
-            epoch < UINT64_MAX / s->train.rows && hash != NULL && seconds != NULL && loss != NULL &&
+            meta_number(&t, "epoch", &epoch) && meta_number(&t, "epoch_at", &epoch_at) && epoch_at <= s->crew.rule.rows &&
+            epoch < UINT64_MAX / s->crew.rule.rows && hash != NULL && seconds != NULL && loss != NULL &&
             meta_number(&t, "loss_examples", &m.loss_examples);
-    if (!whole) {
-        rc = yk_fail(e, YK_DATA, "'%s' does not fit this run: tensors or metadata are missing", path);
-    } else if (strcmp(hash, data_hash) != 0) {
+    if (hash != NULL && strcmp(hash, data_hash) != 0) { /* then its tensors may not fit either */
         rc = yk_fail(e, YK_DATA, "the data '%s' has changed since '%s' was written", s->o.data, path);
         yk_hint(e, "a run can only be resumed on the bytes it began with; start a new one without --resume");
+    } else if (!whole) {
+        rc = yk_fail(e, YK_DATA, "'%s' does not fit this run: tensors or metadata are missing", path);
     } else {
         m.seconds = strtod(seconds, NULL);
         m.loss = strtod(loss, NULL);
-        m.position = epoch * s->train.rows + epoch_at;
+        m.total_loss = total != NULL ? strtod(total, NULL) : 0;
+        m.position = epoch * s->crew.rule.rows + epoch_at;
         s->now = m;
         atomic_store(&s->saved_step, (long long)m.step);
         rc = restore_pool(s, &t, path, e);
     }
-    yk_tensors_release(&t);
+    if (rc == YK_OK && far)
+        s->restored_state = t; /* it goes to its owners when they can be reached */
+    else
+        yk_tensors_release(&t);
     return rc;
 }

@@ -9,13 +9,13 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/team.h"
-#include "data/fetch.h"
 #include "kernel/kernel.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Options of the command line that may not differ from the run's own. */
@@ -100,83 +100,75 @@ static yk_code fix_machine(struct yk_session *s, struct yk_error *e)
     return rc;
 }
 
-/* A relative path would be lost when the run is resumed, or evaluated, from another folder. */
-static yk_code fix_path(struct yk_session *s, const char *option, const char *value, struct yk_error *e)
+/* The cost guard: nothing of the size of a sparse model may have to move at every step, or be made on a worker that does not own it. */
+static yk_code check_cost(const struct yk_session *s, struct yk_error *e)
 {
-    char *path = value != NULL && !yk_fetch_knows(value) ? realpath(value, NULL) : NULL;
-    yk_code rc = path != NULL ? yk_opts_set(&s->opts, option, path, YK_COMMAND_LINE, e) : YK_OK;
-    free(path);
-    return rc;
-}
-
-static void say(void *arg, const char *line)
-{
-    yk_log_line(arg, YK_INFO, "%s", line);
-}
-
-static yk_code open_data(struct yk_session *s, struct yk_error *e)
-{
-    char folder[YK_PATH_MAX];
-    yk_code rc = YK_OK;
-    if (s->o.data == NULL)
-        return yk_fail(e, YK_USAGE, "'yoke train %s' needs --data", s->model_name);
-    if (yk_fetch_knows(s->o.data))
-        rc = yk_fetch(s->o.data, NULL, say, s->log, folder, e);
-    bool tests = s->job.mpi.rank == 0; /* owner 0 evaluates */
-    if (rc == YK_OK)
-        rc = yk_data_open(s->o.data, &s->train, tests && s->o.test_data == NULL ? &s->test : NULL, e);
-    if (rc == YK_OK && tests && s->o.test_data != NULL) {
-        rc = yk_data_open_test(s->o.test_data, &s->test, e);
-        if (rc == YK_OK && (s->test.features != s->train.features || s->test.classes > s->train.classes))
-            rc = yk_fail(e, YK_USAGE, "'%s' (%ux%ux%u, %u classes) does not fit '%s' (%ux%ux%u, %u classes)", s->o.test_data,
-                         s->test.shape[0], s->test.shape[1], s->test.shape[2], s->test.classes, s->o.data, s->train.shape[0],
-                         s->train.shape[1], s->train.shape[2], s->train.classes);
-        s->test.classes = s->train.classes;
+    char size[24];
+    yk_size_text((uint64_t)s->params.count * sizeof(float), size);
+    if (s->crew.recipe.optimizer->apply_keys == NULL) {
+        yk_fail(e, YK_USAGE, "--optimizer %s would move all %zu weights, %s, at every step of %s", s->o.optimizer,
+                s->params.weights, size, s->model_name);
+        yk_hint(e, "sgd, momentum, adagrad and ftrl move only those that a batch touches");
+        return YK_USAGE;
     }
-    s->crew.rule.rows = s->train.rows;
-    if (rc == YK_OK && yk_session_batch(s) > s->train.rows)
-        rc = yk_fail(e, YK_USAGE, "%s %u is more than the %u examples of '%s'",
-                     s->crew.rule.workers > 1 ? "a global batch of" : "--batch", yk_session_batch(s), s->train.rows, s->o.data);
-    if (rc == YK_OK && tests && s->test.rows == 0 && (s->o.target_loss > 0 || s->o.target_accuracy > 0)) {
-        yk_fail(e, YK_USAGE, "a target needs test data, and '%s' has none", s->o.data);
-        yk_hint(e, "name some with --test-data");
-        rc = YK_USAGE;
+    if (s->threads > 1 && !yk_session_sweeps(s)) {
+        yk_fail(e, YK_USAGE, "a worker of %s computes with one thread, not %u, where there are several workers or shards",
+                s->model_name, s->threads);
+        yk_hint(e, "more --workers use more cores");
+        return YK_USAGE;
     }
-    if (rc == YK_OK && s->ops->packed &&
-        (!s->job.joined || (unsigned)s->job.mpi.rank >= s->crew.rule.owners || s->crew.rule.mode == YK_MODE_allreduce ||
-         s->job.mpi.size == 1)) /* a worker is here */
-        rc = yk_dataset_pack(&s->train, e);
-    if (rc == YK_OK && s->ops->packed && tests)
-        rc = yk_dataset_pack(&s->test, e);
-    if (rc == YK_OK)
-        rc = fix_path(s, "data", s->o.data, e);
-    if (rc == YK_OK)
-        rc = fix_path(s, "test-data", s->o.test_data, e);
-    return rc;
+    if (s->threads > 1 && yk_recipe_slots(&s->crew.recipe) > s->crew.recipe.optimizer->slots) {
+        yk_fail(e, YK_USAGE, "--threads %u cannot be had with %s: what untouched weights are owed is told by the order of steps",
+                s->threads, strcmp(s->o.optimizer, "momentum") == 0 ? "momentum" : "--l1 or --l2");
+        yk_hint(e, "ftrl has both in its formula, and takes threads");
+        return YK_USAGE;
+    }
+    return YK_OK;
 }
 
 static yk_code open_training(struct yk_session *s, struct yk_error *e)
 {
     const struct yk_optimizer_ops *optimizer = yk_optimizer_find(s->o.optimizer);
-    const struct yk_update update = {.momentum = (float)s->o.momentum, .beta2 = (float)s->o.beta2, .eps = (float)s->o.eps};
+    const struct yk_update update = {.momentum = (float)s->o.momentum,
+                                     .beta2 = (float)s->o.beta2,
+                                     .eps = (float)s->o.eps,
+                                     .l1 = (float)s->o.l1,
+                                     .l2 = (float)s->o.l2,
+                                     .beta = (float)s->o.ftrl_beta};
     struct yk_recipe *recipe = &s->crew.recipe;
-    *recipe = (struct yk_recipe){.optimizer = optimizer, .lr = s->o.lr, .constants = update};
+    *recipe = (struct yk_recipe){.optimizer = optimizer, .lr = s->o.lr, .constants = update, .sparse = s->ops->keys != NULL};
     yk_code rc = yk_schedule_parse(s->o.schedule, &recipe->schedule, e);
     if (rc == YK_OK)
         rc = s->ops->open(&s->model, &s->train, e);
     if (rc == YK_OK)
         rc = s->ops->layout(s->model, &s->params, (uint64_t)s->o.seed, e);
+    if (rc == YK_OK && recipe->sparse)
+        rc = check_cost(s, e);
     size_t lines = (s->params.count + 15) / 16; /* what owners divide among them */
     if (rc == YK_OK && s->crew.rule.owners > lines) {
         rc = yk_fail(e, YK_USAGE, "%u owners are too many for the %zu parameters of %s", s->crew.rule.owners, s->params.weights,
                      s->model_name);
         yk_hint(e, "at most %zu: each owns at least 64 bytes, so that no two share a cache line", lines);
     }
-    for (unsigned i = 0; rc == YK_OK && i < optimizer->slots; i++)
-        if ((s->slot[i] = yk_floats(s->params.count)) == NULL)
-            rc = yk_fail_memory(e, s->params.count * sizeof(float));
-    if (rc == YK_OK)
-        rc = yk_source_init(&s->source, &s->train, (uint64_t)s->o.seed, true, e);
+    /* Of a sparse model this process has what its owners own, which may be nothing; a dense one is everybody's. */
+    size_t lo = 0, owned = s->params.count;
+    if (rc == YK_OK && recipe->sparse) {
+        lo = s->crew.servers > 0 ? yk_owner_at(s->crew.first_server, s->crew.rule.owners, s->params.count) : 0;
+        owned = s->crew.servers > 0
+                    ? yk_owner_at(s->crew.first_server + s->crew.servers, s->crew.rule.owners, s->params.count) - lo
+                    : 0;
+        if (owned > 0 && (s->params.flat = yk_floats(owned)) == NULL)
+            rc = yk_fail_memory(e, owned * sizeof(float));
+    }
+    s->owned_from = lo;
+    s->owned = owned;
+    for (unsigned i = 0; rc == YK_OK && owned > 0 && i < yk_recipe_slots(recipe); i++)
+        if ((s->slot[i] = yk_floats(owned)) == NULL)
+            rc = yk_fail_memory(e, owned * sizeof(float));
+    if (rc == YK_OK && s->train.rows > 0) /* an owner needs none where hosts have their own */
+        rc = yk_source_init(&s->source, &s->train, (uint64_t)s->o.seed, (uint32_t)s->o.shuffle_buffer, e);
+    s->crew.rule.epochs = (uint64_t)s->o.epochs;
+    s->crew.rule.last_step = rc == YK_OK ? yk_session_end(s, NULL) : 0;
     return rc;
 }
 
@@ -327,11 +319,10 @@ static yk_code open_alone(struct yk_session *s, const char *model, struct yk_err
     rc = yk_plan(s, e);
     if (rc == YK_OK)
         rc = fix_machine(s, e);
-    if (rc == YK_OK)
-        rc = open_data(s, e);
-    if (rc == YK_OK)
-        rc = open_training(s, e);
-    s->crew.rule.last_step = rc == YK_OK ? yk_session_end(s, NULL) : 0;
+    if (rc == YK_OK) {
+        yk_crew_place(s);
+        rc = yk_input_open(s, e);
+    }
     return rc;
 }
 
@@ -339,9 +330,16 @@ static yk_code open_session(struct yk_session *s, const char *model, struct yk_e
 {
     bool found = false, first = s->job.mpi.rank == 0;
     yk_code rc = yk_meet(s, open_alone(s, model, e), e);
-    if (rc != YK_OK || s->already_done || s->o.dry_run)
+    if (rc != YK_OK || s->already_done)
         return rc;
-    yk_crew_place(s);
+    rc = s->share != NULL ? YK_OK : yk_input_share(s, NULL, e);
+    if (rc == YK_OK)
+        rc = open_training(s, e);
+    rc = yk_meet(s, rc, e);
+    if (rc != YK_OK || s->o.dry_run)
+        return rc;
+    if (first)
+        yk_input_say(s);
     if (first && s->job.joined && s->job.mpi.size > 1 && !s->job.mpi.recovery)
         yk_log_line(s->log, YK_INFO, "the loss of a rank will end this job: it was started without --mca orte_enable_recovery 1");
     if (first)
@@ -413,6 +411,8 @@ bool yk_session_close(struct yk_session *s)
     yk_opts_release(&s->opts);
     free(s->job.host);
     free(s->job.pid);
+    free(s->share);
+    free(s->share_of);
     free(s);
     return gone;
 }
@@ -420,14 +420,20 @@ bool yk_session_close(struct yk_session *s)
 void yk_session_plan(const struct yk_session *s, struct yk_buf *out)
 {
     char size[24];
-    uint64_t bytes = (uint64_t)(s->train.rows + s->test.rows) * (s->train.features + 1);
+    uint64_t trained = s->crew.rule.rows, bytes = (trained + s->test.rows) * (s->train.features + 1ull);
+    const struct yk_rows *rows = s->train.sparse;
     yk_buf_format(out, "model     %s, %zu parameters\n", s->model_name, s->params.weights);
-    yk_buf_format(out, "data      %s: %u training and %u test examples of %ux%ux%u, %u classes, %s in memory\n", s->o.data,
-                  s->train.rows, s->test.rows, s->train.shape[0], s->train.shape[1], s->train.shape[2], s->train.classes,
-                  yk_size_text(bytes, size));
+    if (rows != NULL)
+        yk_buf_format(out, "data      %s: %llu training and %u test rows, %.1f non-zeros each, %u features, %s mapped\n",
+                      s->o.data, (unsigned long long)trained, s->test.rows, (double)rows->entries / (double)rows->rows,
+                      s->train.features, yk_size_text(rows->entries * 8 + rows->rows * 5, size));
+    else
+        yk_buf_format(out, "data      %s: %llu training and %u test examples of %ux%ux%u, %u classes, %s in memory\n", s->o.data,
+                      (unsigned long long)trained, s->test.rows, s->train.shape[0], s->train.shape[1], s->train.shape[2],
+                      s->train.classes, yk_size_text(bytes, size));
     uint32_t batch = yk_session_batch(s);
     yk_buf_format(out, "steps     of %u examples, %llu an epoch, seed %lld\n", batch,
-                  (unsigned long long)((s->train.rows + (uint64_t)batch - 1) / batch), (long long)s->o.seed);
+                  (unsigned long long)((trained + batch - 1) / batch), (long long)s->o.seed);
     yk_plan_text(s, out);
     yk_buf_format(out, "optimizer %s, rate %g, schedule %s\n", s->o.optimizer, s->o.lr, s->o.schedule);
     yk_buf_format(out, "compute   %s kernels, %u thread%s a worker\n", s->o.isa, s->threads, s->threads == 1 ? "" : "s");
@@ -451,7 +457,7 @@ json_t *yk_session_plan_json(const struct yk_session *s)
     json_object_set_new(plan, "model", json_string(s->model_name));
     json_object_set_new(plan, "dry_run", json_true());
     json_object_set_new(plan, "parameters", json_integer((json_int_t)s->params.weights));
-    json_object_set_new(plan, "train_examples", json_integer(s->train.rows));
+    json_object_set_new(plan, "train_examples", json_integer((json_int_t)s->crew.rule.rows));
     json_object_set_new(plan, "test_examples", json_integer(s->test.rows));
     return plan;
 }

@@ -33,6 +33,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <xxhash.h>
 
 enum yk_stop {
     YK_RUNNING,
@@ -54,15 +55,18 @@ struct yk_moment {
     double seconds;         /* of training, over all starts of this run */
     double loss;            /* training loss summed since the last check, */
     uint64_t loss_examples; /* over so many examples: a resumed run's curve is the uninterrupted one's */
+    double total_loss;      /* of all examples, each before it was learnt: the progressive loss */
 };
 
 /* The parameters and the optimizer's state at one moment. */
 struct yk_snapshot {
     struct yk_moment at;
-    struct yk_params params; /* a copy of its own; views as in the session */
-    float *slot[YK_SLOTS];   /* (params.count) or NULL */
+    struct yk_params params; /* a copy of its own, (owned); views as in the session */
+    float *slot[YK_SLOTS];   /* (owned) or NULL */
+    struct yk_owner *owner;  /* (servers) as they were then, if values have to be made, or fetched; else NULL */
     uint64_t *pool;          /* (pooled) parts before `position` that have not been trained on: asynchronous modes */
     unsigned pooled;
+    uint64_t *next; /* (shares) where each host is in its data; NULL where there is one share */
 };
 
 /* One evaluation: what it looks at, and what it found. */
@@ -89,11 +93,12 @@ enum { YK_CURVE = 32 };
 /* The learning curve that is shown at the end, and what is known of the last checks. */
 struct yk_curve {
     struct yk_point point[YK_CURVE];
-    unsigned points, stride, skipped; /* every stride-th check is kept; full: every second goes */
-    struct yk_point before;           /* the check before, to interpolate from; values NAN at first */
-    double train_loss;                /* mean training loss of the last interval */
-    double test_loss, test_accuracy;  /* of the last check; NAN before */
-    uint64_t tested_step;             /* the step they belong to; UINT64_MAX before */
+    unsigned points, stride, skipped;             /* every stride-th check is kept; full: every second goes */
+    struct yk_point before;                       /* the check before, to interpolate from; values NAN at first */
+    double train_loss;                            /* mean training loss of the last interval */
+    double test_loss, test_accuracy;              /* of the last check; NAN before */
+    double test_auc, test_precision, test_recall; /* likewise, of a model with two classes; else NAN */
+    uint64_t tested_step;                         /* the step they belong to; UINT64_MAX before */
     double target_seconds;
 };
 
@@ -130,6 +135,9 @@ struct yk_watch {
     double mark_seconds; /* when the last check was */
     uint64_t mark_step;  /* its step, or the first of this start */
     bool whole;          /* the state of owners elsewhere has just been fetched */
+    uint64_t power;      /* rows at which the progressive loss is said next; UINT64_MAX: never */
+    double power_loss;   /* summed, and over how many rows, when it was said last */
+    uint64_t power_rows;
     struct yk_progress progress;
     yk_code rc; /* what ended the training, if it failed */
     struct yk_error error;
@@ -145,12 +153,18 @@ struct yk_session {
     bool already_done;   /* a resumed run that had nothing left to do */
     json_t *old_summary; /* of the run that is resumed, if it had ended */
 
-    struct yk_dataset train, test; /* test.rows == 0: no evaluation */
+    char data[YK_PATH_MAX];        /* what --data is on this host */
+    struct yk_dataset train, test; /* train: what this host has of it; test.rows == 0: no evaluation */
+    struct yk_share *share;        /* (rule.shares) of an epoch: with --data-local one a host; where a run begins */
+    uint32_t *share_of;            /* (workers) */
+    uint64_t data_xxh3;            /* of the training data of all hosts */
     struct yk_source source;
     const struct yk_model_ops *ops;
     struct yk_model *model;
     struct yk_params params;
-    float *slot[YK_SLOTS]; /* (params.count) the optimizer's state */
+    float *slot[YK_SLOTS]; /* (owned) the optimizer's state */
+    /* Flat parameters from owned_from on that params.flat and slot hold: all of a dense model, of a sparse one what owners here own. */
+    size_t owned_from, owned;
     unsigned threads;
     struct yk_job job; /* the processes of this run; one, unless a launcher made more */
     struct yk_crew crew;
@@ -162,11 +176,13 @@ struct yk_session {
     struct yk_events **worker_events; /* (workers) or NULL for one worker */
     struct yk_lane *evaluator;        /* NULL unless overlap */
     struct yk_check check;
-    uint32_t *eval_rows; /* (test rows) 0, 1, 2, ... */
-    bool checking;       /* a check has been handed over and not collected */
+    uint32_t *eval_rows;       /* (test rows) in the order of the file */
+    struct yk_bins *eval_bins; /* of a model with two classes */
+    bool checking;             /* a check has been handed over and not collected */
     struct yk_lane *writer;
     struct yk_snapshot saving;
     struct yk_error save_error;               /* of the last write; the writer's until its lane is idle */
+    char saved_hash[17];                      /* of a sparse model's parameters, when they were written last */
     bool save_pending;                        /* a write has been handed over and not collected */
     atomic_llong saved_step;                  /* of the newest checkpoint on the disk; -1: none */
     void (*saved)(void *arg, long long step); /* called by the writer; may be NULL */
@@ -174,6 +190,7 @@ struct yk_session {
 
     /* progress */
     struct yk_moment now;
+    struct yk_tensors restored_state;     /* of a sparse model that other processes own parts of; empty otherwise */
     uint64_t restored_pool[YK_POOL_MOST]; /* (restored) parts that the checkpoint says have to be dealt again */
     unsigned restored;
     enum yk_stop stop;
@@ -213,6 +230,9 @@ yk_code yk_session_ranks(struct yk_session *s, struct yk_error *e);
 
 /* loop.c: what one worker does, on its own thread. */
 void yk_session_work(struct yk_session *s, struct yk_hand *hand);
+/* sweep.c: the same for a sparse model whose parameters are all in this process and nobody else's. */
+bool yk_session_sweeps(const struct yk_session *s);
+void yk_session_sweep(struct yk_session *s, struct yk_hand *hand);
 
 /* watch.c: the watcher of owner 0, under its lock; then the training from outside. */
 enum yk_verdict yk_watch_stepped(void *arg, const struct yk_stepped *st);
@@ -231,6 +251,19 @@ yk_code yk_meet(struct yk_session *s, yk_code rc, struct yk_error *e);
 /* A run is resumed: rank 0 has read its configuration, all get it. */
 yk_code yk_meet_config(struct yk_session *s, yk_code rc, struct yk_error *e);
 
+/* input.c: the data that this process needs. */
+yk_code yk_input_open(struct yk_session *s, struct yk_error *e);
+struct yk_portion { /* the training data that a worker has at hand */
+    uint64_t rows, xxh3;
+    uint32_t shape[3], classes;
+    char host[64];
+};
+/* Who trains on what, from what each worker has; NULL: all have the same. */
+yk_code yk_input_share(struct yk_session *s, const struct yk_portion *portion, struct yk_error *e);
+void yk_input_say(const struct yk_session *s); /* with --data-local, the rows of each host */
+/* Where the examples of a task are in the data of this process. */
+uint64_t yk_input_position(const struct yk_session *s, uint64_t id);
+
 /* evaluate.c */
 yk_code yk_evaluator_open(struct yk_session *s, struct yk_error *e);
 void yk_evaluator_close(struct yk_session *s);
@@ -238,9 +271,15 @@ void yk_evaluator_close(struct yk_session *s);
 yk_code yk_evaluator_post(struct yk_session *s, double train_loss, double steps_per_second, bool last, struct yk_error *e);
 /* Take the result of the check under way, if there is one: waits for it, or with `wait` false only if it is ready. */
 yk_code yk_evaluator_collect(struct yk_session *s, bool wait, struct yk_error *e);
-/* Evaluate `params` on a whole set, in batches. */
-void yk_evaluate(const struct yk_model_ops *ops, struct yk_work *work, const struct yk_params *params,
-                 const struct yk_dataset *set, const uint32_t *rows, struct yk_score *score, float *prob);
+/* Where the values of a sparse model's keys come from: sorted, without repetition. */
+struct yk_reader {
+    yk_code (*read)(void *arg, const uint32_t *key, float *out, size_t n, struct yk_error *e);
+    void *arg;
+};
+/* Evaluate `params` on a whole set, in batches of `batch`; of a sparse model the values are read, batch by batch. */
+yk_code yk_evaluate(const struct yk_model_ops *ops, struct yk_work *work, const struct yk_params *params,
+                    const struct yk_reader *reader, const struct yk_dataset *set, const uint32_t *rows, uint32_t batch,
+                    struct yk_score *score, float *prob, struct yk_error *e);
 
 /* save.c */
 yk_code yk_saver_open(struct yk_session *s, struct yk_error *e);
@@ -250,6 +289,29 @@ yk_code yk_saver_post(struct yk_session *s, struct yk_error *e);
 yk_code yk_saver_wait(struct yk_session *s, struct yk_error *e); /* until it is on the disk; returns what went wrong */
 /* Newest whole checkpoint of the run into the session; *found = false if there is none yet. */
 yk_code yk_saver_restore(struct yk_session *s, bool *found, struct yk_error *e);
+
+#define YK_RAW "optimizer.raw." /* in a checkpoint: weights as the optimizer has them, where values are made from them */
+
+/* far.c: the state of a sparse model, where nobody has it as it is to be written: other processes own parts of it, or values have to be made
+ * from raw weights. */
+struct yk_far {
+    struct yk_session *s;
+    struct yk_far_vector {
+        struct yk_far *far;
+        const struct yk_view *view;
+        unsigned which; /* 0: values, 1: raw weights, 2..: state vectors */
+    } vector[2 * (2 + YK_SLOTS)];
+    unsigned vectors;
+    float *piece[1 + YK_SLOTS]; /* what values are made from, where they are not the raw weights */
+    XXH3_state_t *hash;         /* of the values, as they pass; made with the first vector */
+};
+void yk_far_open(struct yk_far *f, struct yk_session *s);
+/* A tensor that is fetched when it is written. */
+void yk_far_tensor(struct yk_far *f, struct yk_tensor *t, const struct yk_view *v, const char *prefix, unsigned which);
+/* The owners' copies go; `hash` is that of the parameters. */
+void yk_far_close(struct yk_far *f, char hash[17]);
+/* Before the first step: what a checkpoint has, to its owners. */
+yk_code yk_far_restore(struct yk_session *s, struct yk_error *e);
 
 yk_code yk_snapshot_init(struct yk_snapshot *n, const struct yk_session *s, bool with_slots, struct yk_error *e);
 void yk_snapshot_release(struct yk_snapshot *n);

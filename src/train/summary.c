@@ -37,8 +37,10 @@ static const char *irreproducible(const struct yk_session *s)
         return "the clock ended the run";
     if (s->crew.rule.mode == YK_MODE_async || s->crew.rule.mode == YK_MODE_ssp)
         return "the order of asynchronous updates depends on timing";
-    if (s->crew.rule.pooled)
+    if (s->crew.rule.pooled && s->crew.rule.need < s->crew.rule.workers)
         return "which workers are left out by --backup depends on timing";
+    if (yk_session_sweeps(s) && s->threads > 1)
+        return "several threads update the parameters without waiting for each other";
     if (target && s->o.eval_every.unit == YK_SECONDS)
         return "the clock decided when to check the target";
     return NULL;
@@ -143,7 +145,10 @@ json_t *yk_session_summary(const struct yk_session *s)
     getrusage(RUSAGE_SELF, &usage);
     int64_t own = (int64_t)usage.ru_maxrss * 1024;
     bool served = rule->mode != YK_MODE_local && rule->mode != YK_MODE_allreduce;
-    yk_params_hash(&s->params, hash);
+    if (s->crew.recipe.sparse)
+        snprintf(hash, sizeof hash, "%s", s->saved_hash);
+    else
+        yk_params_hash(&s->params, hash);
 
     json_t *j = json_object();
     json_object_set_new(j, "schema", json_integer(SCHEMA));
@@ -167,7 +172,7 @@ json_t *yk_session_summary(const struct yk_session *s)
     json_object_set_new(j, "global_steps", json_integer((json_int_t)s->now.step));
     json_object_set_new(j, "discarded_steps", json_integer((json_int_t)s->discarded));
     json_object_set_new(j, "examples", json_integer((json_int_t)s->now.examples));
-    json_object_set_new(j, "epochs", yk_json_real((double)s->now.examples / s->train.rows));
+    json_object_set_new(j, "epochs", yk_json_real((double)s->now.examples / (double)s->crew.rule.rows));
     json_object_set_new(j, "seconds", yk_json_real(seconds));
     json_object_set_new(j, "startup_seconds", yk_json_real(s->times.startup));
     json_object_set_new(j, "eval_seconds", yk_json_real(s->times.eval_seconds));
@@ -178,6 +183,14 @@ json_t *yk_session_summary(const struct yk_session *s)
     json_object_set_new(j, "train_loss", yk_json_real(s->curve.train_loss));
     json_object_set_new(j, "test_loss", yk_json_real(s->curve.test_loss));
     json_object_set_new(j, "test_accuracy", yk_json_real(s->curve.test_accuracy));
+    if (s->ops->keys != NULL) {
+        json_object_set_new(j, "progressive_loss",
+                            yk_json_real(s->now.examples > 0 ? s->now.total_loss / (double)s->now.examples : NAN));
+        json_object_set_new(j, "test_auc", yk_json_real(s->curve.test_auc));
+        json_object_set_new(j, "test_precision", yk_json_real(s->curve.test_precision));
+        json_object_set_new(j, "test_recall", yk_json_real(s->curve.test_recall));
+        json_object_set_new(j, "bad_rows", json_integer(s->train.sparse != NULL ? (json_int_t)s->train.sparse->bad : 0));
+    }
     json_object_set_new(j, "stop_reason", json_string(yk_stop_name(s->stop)));
     json_object_set_new(j, "target_seconds", yk_json_real(s->curve.target_seconds));
     json_object_set_new(j, "stale_dropped", json_integer((json_int_t)ledger.dropped));

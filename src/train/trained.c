@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+static struct yk_rows NO_ROWS; /* tells a model's shape that it is sparse */
+
 static yk_code read_checkpoint(struct yk_trained *t, const char *what, struct yk_tensors *file,
                                void (*damaged)(void *arg, const struct yk_error *why), void *arg, struct yk_error *e)
 {
@@ -36,7 +38,7 @@ static yk_code read_meta(struct yk_trained *t, const struct yk_tensors *file, st
     uint32_t *d = t->shape.shape;
     if (model == NULL || data == NULL || shape == NULL || classes == NULL || step == NULL || strlen(model) >= sizeof t->name ||
         sscanf(shape, "%ux%ux%u", &d[0], &d[1], &d[2]) != 3 || d[0] == 0 || d[1] == 0 || d[2] == 0 ||
-        (double)d[0] * d[1] * d[2] > (1 << 30))
+        (double)d[0] * d[1] * d[2] > UINT32_MAX)
         return yk_fail(e, YK_DATA, "'%s' was not written by yoke: its metadata tells no model, data and shape", t->path);
     snprintf(t->name, sizeof t->name, "%s", model);
     const char *test_data = yk_tensors_meta(file, "test_data");
@@ -45,8 +47,20 @@ static yk_code read_meta(struct yk_trained *t, const struct yk_tensors *file, st
     snprintf(t->shape.name, sizeof t->shape.name, "%.*s", (int)sizeof t->shape.name - 1, model);
     t->shape.features = d[0] * d[1] * d[2];
     t->shape.classes = (uint32_t)strtoul(classes, NULL, 10);
+    const char *holdout = yk_tensors_meta(file, "holdout"), *bits = yk_tensors_meta(file, "hash_bits");
+    t->holdout = holdout != NULL && test_data == NULL ? strtod(holdout, NULL) : 0;
+    t->how.hash_bits = bits != NULL ? (unsigned)strtoul(bits, NULL, 10) : 0;
+    static const char *const WORDS[] = {"row_format", "label_name", "index_name", "value_name"};
+    const char **word[] = {&t->how.format, &t->how.label, &t->how.index, &t->how.value};
+    for (size_t i = 0; i < 4; i++) {
+        const char *text = yk_tensors_meta(file, WORDS[i]);
+        snprintf(t->reading[i], sizeof t->reading[i], "%s", text != NULL ? text : "");
+        *word[i] = text != NULL ? t->reading[i] : NULL;
+    }
     t->step = strtoull(step, NULL, 10);
     t->ops = yk_model_find(t->name);
+    if (t->ops != NULL && t->ops->keys != NULL)
+        t->shape.sparse = &NO_ROWS;
     return t->ops != NULL ? YK_OK : yk_fail(e, YK_DATA, "'%s' holds a '%s', a model this yoke does not know", t->path, t->name);
 }
 
@@ -65,6 +79,12 @@ yk_code yk_trained_open(struct yk_trained *t, const char *what, unsigned threads
             yk_fail(e, rc == YK_USAGE ? YK_DATA : rc, "'%s': %.200s", t->path, why.text); /* the file's fault, not the caller's */
     if (rc == YK_OK)
         rc = t->ops->layout(t->model, &t->params, 0, e);
+    if (rc == YK_OK && t->params.flat == NULL) /* a sparse model leaves it to whoever owns it */
+        t->params.flat = yk_floats(t->params.count);
+    if (rc == YK_OK && t->params.flat == NULL) {
+        yk_fail_memory(e, t->params.count * sizeof(float));
+        rc = YK_FAILED;
+    }
     for (size_t i = 0; rc == YK_OK && i < t->params.views; i++) {
         const struct yk_view *v = &t->params.view[i];
         const struct yk_tensor *from = yk_tensors_find(&file, v->name);
@@ -94,14 +114,27 @@ void yk_trained_close(struct yk_trained *t)
 yk_code yk_trained_fits(const struct yk_trained *t, const struct yk_dataset *set, struct yk_error *e)
 {
     const uint32_t *a = t->shape.shape, *b = set->shape;
-    if (set->features == t->shape.features && set->classes <= t->shape.classes)
+    bool same =
+        set->sparse != NULL ? t->ops->keys != NULL : set->features == t->shape.features; /* unknown features count nothing */
+    if (same && set->classes <= t->shape.classes)
         return YK_OK;
     return yk_fail(e, YK_USAGE, "'%s' (%ux%ux%u, %u classes) does not fit the model in '%s' (%ux%ux%u, %u classes)", set->name,
                    b[0], b[1], b[2], set->classes, t->path, a[0], a[1], a[2], t->shape.classes);
 }
 
-yk_code yk_trained_score(struct yk_trained *t, struct yk_dataset *set, struct yk_score *score, float *prob, struct yk_error *e)
+static yk_code read_values(void *arg, const uint32_t *key, float *out, size_t n, struct yk_error *e)
 {
+    const struct yk_trained *t = arg;
+    (void)e;
+    for (size_t i = 0; i < n; i++)
+        out[i] = t->params.flat[key[i]];
+    return YK_OK;
+}
+
+yk_code yk_trained_score(struct yk_trained *t, struct yk_dataset *set, uint32_t batch, struct yk_score *score, float *prob,
+                         struct yk_error *e)
+{
+    const struct yk_reader reader = {.read = read_values, .arg = t};
     yk_code rc = t->ops->packed ? yk_dataset_pack(set, e) : YK_OK;
     if (rc != YK_OK)
         return rc;
@@ -109,10 +142,9 @@ yk_code yk_trained_score(struct yk_trained *t, struct yk_dataset *set, struct yk
     uint32_t *rows = malloc(((size_t)set->rows + 1) * sizeof *rows);
     if (rows == NULL)
         return yk_fail_memory(e, set->rows * sizeof *rows);
-    for (uint32_t i = 0; i < set->rows; i++)
-        rows[i] = i;
+    yk_dataset_rows(set, rows);
     view.classes = t->shape.classes; /* a set may lack the highest classes; the model's output does not */
-    yk_evaluate(t->ops, t->work, &t->params, &view, rows, score, prob);
+    rc = yk_evaluate(t->ops, t->work, &t->params, &reader, &view, rows, batch, score, prob, e);
     free(rows);
-    return YK_OK;
+    return rc;
 }

@@ -29,7 +29,7 @@ static void test_scores(void **state)
         assert_string_equal(t.data, s->o.data);
         assert_true(t.shape.features == 64 && t.shape.classes == 4 && t.shape.shape[0] == 8 && t.shape.shape[2] == 1);
         assert_int_equal(yk_trained_fits(&t, &test, &e), YK_OK);
-        assert_int_equal(yk_trained_score(&t, &test, &score, prob, &e), YK_OK);
+        assert_int_equal(yk_trained_score(&t, &test, 1024, &score, prob, &e), YK_OK);
         assert_int_equal(score.examples, TINY_TEST);
         assert_true((double)score.correct / TINY_TEST == s->curve.test_accuracy);
         assert_true(fabs(score.loss / TINY_TEST - s->curve.test_loss) < 1e-9);
@@ -69,14 +69,14 @@ static void test_fewer_classes(void **state)
     assert_int_equal(yk_trained_open(&t, "a", 1, "auto", NULL, NULL, &e), YK_OK);
     assert_int_equal(yk_trained_fits(&t, &set, &e), YK_OK);
     struct yk_dataset packed = packed_copy(&set);
-    assert_int_equal(yk_trained_score(&t, &packed, &score, prob, &e), YK_OK);
+    assert_int_equal(yk_trained_score(&t, &packed, 1024, &score, prob, &e), YK_OK);
     packed_release(&packed);
     for (uint32_t i = 0; i < MANY; i += 311) {
         struct yk_dataset row = set;
         row.rows = 1;
         row.pixels = pixels + (size_t)i * 64;
         row = packed_copy(&row);
-        assert_int_equal(yk_trained_score(&t, &row, &score, one, &e), YK_OK);
+        assert_int_equal(yk_trained_score(&t, &row, 1024, &score, one, &e), YK_OK);
         packed_release(&row);
         assert_memory_equal(prob + (size_t)i * TINY_CLASSES, one, sizeof one);
     }

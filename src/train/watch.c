@@ -14,8 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const double LOOK_SECONDS = 1e-3;
-enum { REPLACEMENTS = 100 }; /* of one run: more is not bad luck */
+static const double LOOK_SECONDS = 1e-3, SWEEP_SECONDS = 2e-2; /* a sweep is worth while from some 10,000 rows on */
+enum { REPLACEMENTS = 100 };                                   /* of one run: more is not bad luck */
 
 double yk_session_seconds(const struct yk_session *s)
 {
@@ -74,28 +74,35 @@ static uint64_t upward(uint64_t n, uint64_t by)
     return n / by + (n % by != 0);
 }
 
-/* Steps from here to the end of the last epoch. Earlier starts of the run may have made steps of another size. With backups a step takes
- * several parts, all of one epoch, and the last of an epoch what is left; parts that an earlier start left over come first. */
+/* Parts of an epoch that are not done: new ones, of every host's share, and those that an earlier start left over. */
+static uint64_t parts_of(const struct yk_session *s, uint64_t epoch)
+{
+    const struct yk_rule *r = &s->crew.rule;
+    uint64_t parts = 0;
+    for (unsigned i = 0; i < r->shares && epoch < (uint64_t)s->o.epochs; i++) {
+        uint64_t next = r->shares > 1 ? s->share[i].next : s->now.position, at = next / r->rows;
+        if (at <= epoch)
+            parts += upward(s->share[i].rows - (at == epoch ? next % r->rows - s->share[i].from : 0), r->batch);
+    }
+    for (unsigned i = 0; i < s->restored; i++)
+        parts += s->restored_pool[i] / r->rows == epoch;
+    return parts;
+}
+
+/* Steps from here to the end of the last epoch. Earlier starts of the run may have made steps of another size. Where a step takes several
+ * parts they are all of one epoch, so each unfinished epoch ends with a step of its own. */
 static uint64_t steps_left(const struct yk_session *s)
 {
     const struct yk_rule *r = &s->crew.rule;
-    uint64_t rows = s->train.rows, epoch = s->now.position / rows, older = 0, here = 0, left = 0, all;
-    for (unsigned i = 0; i < s->restored; i++) { /* each unfinished epoch ends with a step of its own */
-        uint64_t of = s->restored_pool[i] / rows, parts = 0;
-        bool first = true;
-        for (unsigned k = 0; k < s->restored; k++) {
-            parts += s->restored_pool[k] / rows == of;
-            first = first && (k >= i || s->restored_pool[k] / rows != of);
-        }
-        here += of == epoch;
-        older += of < epoch && first ? upward(parts, r->need) : 0;
-    }
-    if (epoch < (uint64_t)s->o.epochs) {
-        here += upward(rows - s->now.position % rows, r->batch);
-        left = (uint64_t)s->o.epochs - epoch - 1;
-    }
-    uint64_t begun = older + upward(here, r->need);
-    if (__builtin_mul_overflow(left, upward(upward(rows, r->batch), r->need), &all) || __builtin_add_overflow(all, begun, &all))
+    uint64_t newest = s->now.position / r->rows, oldest = newest, begun = 0, whole, all;
+    for (unsigned i = 0; i < r->shares && r->shares > 1; i++)
+        oldest = least(oldest, s->share[i].next / r->rows);
+    for (unsigned i = 0; i < s->restored; i++)
+        oldest = least(oldest, s->restored_pool[i] / r->rows);
+    for (uint64_t epoch = oldest; epoch <= newest; epoch++)
+        begun += upward(parts_of(s, epoch), r->need);
+    whole = newest + 1 < (uint64_t)s->o.epochs ? (uint64_t)s->o.epochs - newest - 1 : 0;
+    if (__builtin_mul_overflow(whole, upward(parts_of(s, newest + 1), r->need), &all) || __builtin_add_overflow(all, begun, &all))
         return UINT64_MAX - 1;
     return all;
 }
@@ -143,16 +150,48 @@ static void show_progress(struct yk_session *s, struct yk_watch *l, double now)
     if (!isnan(s->curve.test_loss))
         snprintf(test, sizeof test, "  test %.4f %.2f %%", s->curve.test_loss, s->curve.test_accuracy * 100);
     snprintf(text, sizeof text, "step %llu  epoch %.1f  train %.4f%s  %.0f steps/s", (unsigned long long)s->now.step,
-             (double)s->now.examples / s->train.rows,
+             (double)s->now.examples / (double)s->crew.rule.rows,
              s->now.loss_examples > 0 ? s->now.loss / (double)s->now.loss_examples : s->curve.train_loss, test,
              (double)(s->now.step - s->first_step) / fmax(seconds - s->times.before, 1e-9));
     yk_progress_show(&l->progress, now, part, text);
+}
+
+/* The progressive loss: the mean over rows of what each cost before it was learnt, over all and since the line before; at powers of two. */
+static void show_power(struct yk_session *s, struct yk_watch *l)
+{
+    uint64_t rows = s->now.examples;
+    if (rows < l->power)
+        return;
+    if (l->power_rows == 0)
+        yk_log_line(s->log, YK_INFO, "%10s %10s %14s %12s", "average", "since", "rows", "features");
+    char features[16] = "-"; /* of the last row; with --data-local it may be another host's */
+    if (!s->o.data_local) {
+        struct yk_batch last;
+        yk_source_at(&s->source, s->now.position - 1, 1, UINT64_MAX, &last);
+        snprintf(features, sizeof features, "%u",
+                 s->train.sparse != NULL ? yk_row_at(s->train.sparse, last.row[0]).n : s->train.features);
+    }
+    yk_log_line(s->log, YK_INFO, "%10.6f %10.6f %14llu %12s", s->now.total_loss / (double)rows,
+                (s->now.total_loss - l->power_loss) / (double)(rows - l->power_rows), (unsigned long long)rows, features);
+    l->power_loss = s->now.total_loss;
+    l->power_rows = rows;
+    while (l->power <= rows)
+        l->power *= 2;
+}
+
+/* The step at which it is said next. */
+static uint64_t power_step(const struct yk_session *s)
+{
+    if (s->watch.power == UINT64_MAX)
+        return UINT64_MAX;
+    return s->now.step + upward(s->watch.power - s->now.examples, yk_session_batch(s));
 }
 
 static yk_code look_round(struct yk_session *s, struct yk_watch *l, struct yk_error *e)
 {
     double now = yk_now(), seconds = yk_session_seconds(s);
     yk_code rc = yk_evaluator_collect(s, false, e);
+    show_power(s, l);
     if (rc != YK_OK || s->stop != YK_RUNNING)
         return rc;
     if (s->stop_signal != 0)
@@ -178,12 +217,14 @@ static yk_code look_round(struct yk_session *s, struct yk_watch *l, struct yk_er
     if (yk_progress_due(&l->progress, now))
         show_progress(s, l, now);
 
-    if (now - l->looked < LOOK_SECONDS / 2 && l->stride < 1 << 20)
+    double often = yk_session_sweeps(s) ? SWEEP_SECONDS : LOOK_SECONDS;
+    if (now - l->looked < often / 2 && l->stride < 1 << 20)
         l->stride *= 2;
-    else if (now - l->looked > LOOK_SECONDS * 2 && l->stride > 1)
+    else if (now - l->looked > often * 2 && l->stride > 1)
         l->stride /= 2;
     l->looked = now;
     l->look_at = least(least(s->now.step + l->stride, l->last_step), least(due_step(&l->check, s), due_step(&l->save, s)));
+    l->look_at = least(l->look_at, power_step(s));
     return rc;
 }
 
@@ -191,7 +232,30 @@ static yk_code look_round(struct yk_session *s, struct yk_watch *l, struct yk_er
 static bool needs_state(const struct yk_session *s, double seconds)
 {
     const struct yk_watch *l = &s->watch;
-    return is_due(&l->check, &s->now, seconds) || is_due(&l->save, &s->now, seconds);
+    bool writing = s->save_pending && yk_lane_busy(s->writer); /* then the next one waits */
+    return is_due(&l->check, &s->now, seconds) || (!writing && is_due(&l->save, &s->now, seconds));
+}
+
+/* What was due has been done, or a stop rule holds. */
+static enum yk_verdict verdict_of(const struct yk_session *s)
+{
+    const struct yk_watch *l = &s->watch;
+    bool reached = s->stop == YK_STOP_TARGET_LOSS || s->stop == YK_STOP_TARGET_ACCURACY;
+    return l->rc != YK_OK || reached ? YK_LEAVE : s->stop != YK_RUNNING ? YK_HALT : YK_GO;
+}
+
+/* Other processes own parts of a sparse model, and everything stands still: look round, on a thread that may ask them. */
+static void look_still(void *arg)
+{
+    struct yk_session *s = arg;
+    struct yk_comm *c = s->crew.comm;
+    if (s->watch.rc == YK_OK)
+        s->watch.rc = yk_saver_wait(s, &s->watch.error); /* it asks the owners, too */
+    if (s->watch.rc == YK_OK)
+        s->watch.rc = look_round(s, &s->watch, &s->watch.error);
+    c->ops->lock(c, 0);
+    yk_server_resume(&s->crew.server[0], verdict_of(s));
+    c->ops->unlock(c, 0);
 }
 
 enum yk_verdict yk_watch_stepped(void *arg, const struct yk_stepped *st)
@@ -202,8 +266,9 @@ enum yk_verdict yk_watch_stepped(void *arg, const struct yk_stepped *st)
         s->now.step = st->step;
         s->now.examples += st->examples;
         s->now.loss += st->loss;
+        s->now.total_loss += st->loss;
         s->now.loss_examples += st->examples;
-        s->now.position = s->crew.rule.pooled ? s->crew.clock.deal.next : s->crew.clock.position;
+        s->now.position = s->crew.rule.pooled ? yk_deal_position(&s->crew.clock.deal) : s->crew.clock.position;
         if (!isfinite(st->loss) && l->rc == YK_OK) {
             l->rc = yk_fail(&l->error, YK_FAILED, "training diverged: the loss of step %llu is not a number",
                             (unsigned long long)s->now.step);
@@ -216,16 +281,19 @@ enum yk_verdict yk_watch_stepped(void *arg, const struct yk_stepped *st)
         if (s->now.step < l->look_at && s->stop_signal == 0)
             return YK_GO;
     }
-    bool elsewhere = !s->crew.comm->shared && s->crew.rule.owners > 1;
-    if (st != NULL && elsewhere && needs_state(s, yk_session_seconds(s)))
-        return YK_LOOK;
+    if (st != NULL && yk_crew_elsewhere(s) && needs_state(s, yk_session_seconds(s)))
+        return s->crew.rule.sparse ? YK_HOLD : YK_LOOK;
+    if (st == NULL && s->crew.rule.sparse && yk_crew_elsewhere(s)) {
+        yk_lane_post(s->evaluator, look_still, s);
+        return YK_HOLD;
+    }
     yk_crew_hold(s);
     l->rc = look_round(s, l, &l->error);
     bool reached = s->stop == YK_STOP_TARGET_LOSS || s->stop == YK_STOP_TARGET_ACCURACY;
     for (unsigned i = 0; (reached || l->rc != YK_OK) && i < s->crew.servers; i++)
         s->crew.server[i].halted = true; /* the state is that of the snapshot: nothing may change it */
     yk_crew_free(s);
-    return l->rc != YK_OK || reached ? YK_LEAVE : s->stop != YK_RUNNING ? YK_HALT : YK_GO;
+    return verdict_of(s);
 }
 
 void yk_watch_signal(struct yk_session *s)
@@ -266,6 +334,10 @@ bool yk_watch_lost(void *arg, int worker, const char *why)
         yk_session_event(s, YK_WARN, "worker %d is lost: %s%s", worker, why, all ? "; in an all-reduce it owns parameters" : "");
         return false;
     }
+    if (yk_clock_sole(&s->crew.clock, (unsigned)worker)) {
+        yk_session_event(s, YK_WARN, "worker %d is lost: %s; nobody else has its host's data", worker, why);
+        return false;
+    }
     yk_session_event(s, YK_WARN, "worker %d is lost: %s; going on with %u", worker, why, s->crew.clock.alive - 1);
     if (strcmp(policy, "replace") == 0 && s->crew.clock.alive > 1 && may_replace(s, (unsigned)worker))
         yk_server_want(&s->crew.server[0], (unsigned)worker);
@@ -301,7 +373,13 @@ static yk_code finish(struct yk_session *s, struct yk_watch *l, struct yk_error 
 static void begin(struct yk_session *s)
 {
     struct yk_watch *l = &s->watch;
-    *l = (struct yk_watch){.check.every = s->o.eval_every, .save.every = s->o.checkpoint_every, .stride = 1};
+    *l = (struct yk_watch){.check.every = s->o.eval_every, .save.every = s->o.checkpoint_every, .stride = 1, .power = UINT64_MAX};
+    if ((s->o.progressive || (s->ops->keys != NULL && s->test.rows == 0)) && s->crew.has_clock) {
+        l->power_loss = s->now.total_loss;
+        l->power_rows = s->now.examples;
+        for (l->power = 1; l->power <= s->now.examples;)
+            l->power *= 2;
+    }
     l->last_step = yk_session_end(s, &l->last_why);
     yk_progress_init(&l->progress, s->log);
     s->times.started = yk_now();
@@ -324,8 +402,10 @@ yk_code yk_session_train(struct yk_session *s, struct yk_error *e)
             return rc;
         c->clock.stopping = s->stop != YK_RUNNING; /* there may be nothing to do */
     }
-    yk_crew_start(s);
-    yk_code rc = yk_crew_run(s, e);
+    yk_code rc = yk_crew_start(s, e);
+    if (rc != YK_OK)
+        return rc;
+    rc = yk_crew_run(s, e);
     if (!c->has_clock)
         return rc;
     yk_progress_clear(&l->progress);

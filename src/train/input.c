@@ -1,0 +1,231 @@
+/* input.c - the data of a run: what this process opens of it, and who trains on what.
+ *
+ * Mostly every process has all training data, and all examples are everybody's. With --data-local each host has files of its own: an
+ * epoch is the rows of the first host, then those of the second, and so on; the workers of a host get tasks of its share only (deal.h), and find
+ * them in their own data by yk_input_position. Nobody reads another's files: a parameter server opens none at all. */
+#include "train/session.h"
+
+#include "base/file.h"
+#include "data/fetch.h"
+#include "data/synth.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+/* A relative path would be lost when the run is resumed, or evaluated, from another folder. */
+static yk_code fix_path(struct yk_session *s, const char *option, const char *value, struct yk_error *e)
+{
+    char *path = value != NULL && !yk_fetch_knows(value) ? realpath(value, NULL) : NULL;
+    yk_code rc = path != NULL ? yk_opts_set(&s->opts, option, path, YK_COMMAND_LINE, e) : YK_OK;
+    free(path);
+    return rc;
+}
+
+static void say(void *arg, const char *line)
+{
+    yk_log_line(arg, YK_INFO, "%s", line);
+}
+
+static yk_code open_pixels(struct yk_session *s, bool trains, bool tests, struct yk_error *e)
+{
+    static const char *const ROWS[] = {"holdout",    "features",   "format",     "hash-bits",
+                                       "label-name", "index-name", "value-name", "skip-bad"};
+    char folder[YK_PATH_MAX];
+    for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++)
+        if (yk_opts_typed(&s->opts, ROWS[i]))
+            return yk_fail(e, YK_USAGE, "--%s means nothing to '%s': it is for sparse rows", ROWS[i], s->data);
+    struct stat st;
+    uint64_t rows, features, seed;
+    bool file = stat(s->data, &st) == 0 && S_ISREG(st.st_mode);
+    if (yk_synth_name(s->data, &rows, &features, &seed) || (file && !yk_data_is_dense(s->data) && yk_rows_sniff(s->data, NULL))) {
+        yk_fail(e, YK_USAGE, "'%s' holds sparse rows, and %s takes dense sets", s->data, s->model_name);
+        yk_hint(e, "'yoke train logreg' takes sparse rows");
+        return YK_USAGE;
+    }
+    yk_code rc = yk_fetch_knows(s->data) ? yk_fetch(s->data, NULL, say, s->log, folder, e) : YK_OK;
+    if (rc == YK_OK && trains)
+        rc = yk_data_open(s->data, &s->train, tests && s->o.test_data == NULL ? &s->test : NULL, e);
+    if (rc == YK_OK && tests && s->o.test_data != NULL)
+        rc = yk_data_open_test(s->o.test_data, &s->test, e);
+    return rc;
+}
+
+/* Sparse rows. A test set may have features that the model never meets; they count for nothing. */
+static yk_code open_rows(struct yk_session *s, bool trains, bool tests, struct yk_error *e)
+{
+    struct yk_reading how;
+    yk_code rc = YK_OK;
+    if (s->o.holdout > 0 && s->o.test_data != NULL)
+        return yk_fail(e, YK_USAGE, "--holdout and --test-data exclude each other");
+    yk_options_reading(&s->o, &how);
+    how.say = tests || s->o.data_local ? say : NULL; /* a cache is built by whoever comes first, and takes a while */
+    how.say_arg = s->log;
+    if (trains)
+        rc = yk_data_open_rows(s->data, &how, s->o.holdout, &s->train, tests ? &s->test : NULL, e);
+    if (rc == YK_OK && tests && s->o.test_data != NULL)
+        rc = yk_data_open_rows(s->o.test_data, &how, 0, &s->test, NULL, e);
+    if (rc != YK_OK || !trains)
+        return rc;
+    const struct yk_rows *rows = s->train.sparse;
+    if (rows->note[0] != '\0' && (tests || s->o.data_local))
+        yk_log_line(s->log, YK_INFO, "'%s' has no cache, and is read again by every start: %s", s->data, rows->note);
+    if (rows->bad > 0 && (tests || s->o.data_local))
+        yk_log_line(s->log, YK_WARN, "%llu rows of '%s' are malformed and left out", (unsigned long long)rows->bad, s->data);
+    if (s->o.features > 0 && (uint64_t)s->o.features < rows->features)
+        return yk_fail(e, YK_USAGE, "'%s' has %llu features, --features %lld are too few", s->data,
+                       (unsigned long long)rows->features, (long long)s->o.features);
+    if (s->o.features > 0)
+        s->train.features = s->train.shape[1] = (uint32_t)s->o.features;
+    return YK_OK;
+}
+
+/* With --data-local "%h" stands for the name of the host, so that one command names other files everywhere. */
+static yk_code name_data(struct yk_session *s, struct yk_error *e)
+{
+    char host[64] = "";
+    const char *mark = s->o.data_local ? strstr(s->o.data, "%h") : NULL;
+    gethostname(host, sizeof host - 1);
+    if (mark == NULL)
+        return yk_path(s->data, e, "%s", s->o.data);
+    return yk_path(s->data, e, "%.*s%s%s", (int)(mark - s->o.data), s->o.data, host, mark + 2);
+}
+
+yk_code yk_input_open(struct yk_session *s, struct yk_error *e)
+{
+    bool tests = s->job.mpi.rank == 0;                   /* owner 0 evaluates */
+    bool trains = !s->o.data_local || s->crew.hands > 0; /* else it is other hosts that have something */
+    if (s->o.data == NULL) {
+        yk_fail(e, YK_USAGE, "'yoke train %s' needs --data", s->model_name);
+        if (s->ops->keys != NULL)
+            yk_hint(e, "for example --data train.libsvm, or made-up rows: --data synth-criteo:100000");
+        return YK_USAGE;
+    }
+    yk_code rc = name_data(s, e);
+    if (rc != YK_OK)
+        return rc;
+    bool sparse = s->ops->keys != NULL, dense = sparse && yk_data_is_dense(s->data);
+    rc = sparse && !dense ? open_rows(s, trains, tests, e) : open_pixels(s, trains, tests, e);
+    for (struct yk_dataset *d = &s->train; rc == YK_OK && dense && d != NULL; d = d == &s->train ? &s->test : NULL)
+        if (d->rows > 0 && d->classes == 2)
+            rc = yk_dataset_sparse(d, e);
+    if (rc == YK_OK && tests && s->test.rows == 0 && (s->o.target_loss > 0 || s->o.target_accuracy > 0)) {
+        yk_fail(e, YK_USAGE, "a target needs test data, and '%s' has none", s->o.data);
+        yk_hint(e, "name some with --test-data");
+        rc = YK_USAGE;
+    }
+    if (rc == YK_OK && s->ops->packed && s->crew.hands > 0)
+        rc = yk_dataset_pack(&s->train, e);
+    if (rc == YK_OK && s->ops->packed && tests)
+        rc = yk_dataset_pack(&s->test, e);
+    return rc;
+}
+
+/* What the training data of all hosts have in common: a sparse set as many features as the widest, a dense one its shape. */
+static yk_code fit(struct yk_session *s, const struct yk_portion *p, struct yk_error *e)
+{
+    struct yk_dataset *t = &s->train;
+    for (unsigned w = 0; w < s->crew.rule.workers; w++) {
+        if (s->ops->keys == NULL && memcmp(p[w].shape, p[0].shape, sizeof p[0].shape) != 0)
+            return yk_fail(e, YK_USAGE, "the images of '%s' are %ux%ux%u, those of '%s' %ux%ux%u", p[w].host, p[w].shape[0],
+                           p[w].shape[1], p[w].shape[2], p[0].host, p[0].shape[0], p[0].shape[1], p[0].shape[2]);
+        for (unsigned i = 0; i < 3; i++)
+            t->shape[i] = p[w].shape[i] > t->shape[i] ? p[w].shape[i] : t->shape[i];
+        t->classes = p[w].classes > t->classes ? p[w].classes : t->classes;
+    }
+    t->features = t->shape[0] * t->shape[1] * t->shape[2];
+    if (t->name[0] == '\0')
+        snprintf(t->name, sizeof t->name, "%.*s", (int)sizeof t->name - 1, s->o.data);
+    return YK_OK;
+}
+
+/* A host's workers have one share; hosts follow each other in the order of their first worker. */
+static void deal_hosts(struct yk_session *s, const struct yk_portion *p)
+{
+    struct yk_rule *r = &s->crew.rule;
+    XXH3_state_t *all = XXH3_createState();
+    bool hashed = all != NULL && XXH3_64bits_reset(all) == XXH_OK;
+    r->shares = 0;
+    for (unsigned w = 0; w < r->workers; w++) {
+        unsigned first = 0;
+        while (strcmp(p[first].host, p[w].host) != 0)
+            first++;
+        if (first < w) {
+            s->share_of[w] = s->share_of[first];
+            continue;
+        }
+        s->share[r->shares] = (struct yk_share){.from = r->rows, .rows = p[w].rows, .next = r->rows};
+        s->share_of[w] = r->shares++;
+        r->rows += p[w].rows;
+        hashed = hashed && XXH3_64bits_update(all, &p[w].xxh3, sizeof p[w].xxh3) == XXH_OK;
+    }
+    s->data_xxh3 = hashed ? XXH3_64bits_digest(all) : 0;
+    XXH3_freeState(all);
+}
+
+yk_code yk_input_share(struct yk_session *s, const struct yk_portion *p, struct yk_error *e)
+{
+    struct yk_rule *r = &s->crew.rule;
+    s->share = calloc(r->workers, sizeof *s->share);
+    s->share_of = calloc(r->workers, sizeof *s->share_of);
+    if (s->share == NULL || s->share_of == NULL)
+        return yk_fail_memory(e, r->workers * sizeof *s->share);
+    if (p == NULL || !s->o.data_local) {
+        s->share[0].rows = r->rows = s->train.rows;
+        s->data_xxh3 = s->train.xxh3;
+        r->shares = 1;
+    } else {
+        yk_code rc = fit(s, p, e);
+        if (rc != YK_OK)
+            return rc;
+        deal_hosts(s, p);
+    }
+    r->share = s->share;
+    r->share_of = r->shares > 1 ? s->share_of : NULL;
+    const struct yk_dataset *t = &s->train, *test = &s->test;
+    if (s->ops->keys == NULL && s->o.test_data != NULL && test->rows > 0 &&
+        (test->features != t->features || test->classes > t->classes))
+        return yk_fail(e, YK_USAGE, "'%s' (%ux%ux%u, %u classes) does not fit '%s' (%ux%ux%u, %u classes)", s->o.test_data,
+                       test->shape[0], test->shape[1], test->shape[2], test->classes, s->o.data, t->shape[0], t->shape[1],
+                       t->shape[2], t->classes);
+    if (s->ops->keys == NULL && test->rows > 0)
+        s->test.classes = t->classes;
+    if (yk_session_batch(s) > r->rows)
+        return yk_fail(e, YK_USAGE, "%s %u is more than the %llu examples of '%s'",
+                       r->workers > 1 ? "a global batch of" : "--batch", yk_session_batch(s), (unsigned long long)r->rows,
+                       s->o.data);
+    yk_code rc = fix_path(s, "data", s->o.data, e);
+    return rc == YK_OK ? fix_path(s, "test-data", s->o.test_data, e) : rc;
+}
+
+void yk_input_say(const struct yk_session *s)
+{
+    const struct yk_rule *r = &s->crew.rule;
+    unsigned first = r->mode == YK_MODE_allreduce ? 0 : r->owners;
+    if (!s->o.data_local)
+        return;
+    yk_log_line(s->log, YK_INFO, "%u host%s train%s on %llu rows of their own", r->shares, r->shares == 1 ? "" : "s",
+                r->shares == 1 ? "s" : "", (unsigned long long)r->rows);
+    for (unsigned i = 0; i < r->shares && s->job.host != NULL; i++) {
+        unsigned workers = 0, w = 0;
+        for (unsigned k = r->workers; k-- > 0;)
+            if (s->share_of[k] == i) {
+                w = k;
+                workers++;
+            }
+        yk_log_line(s->log, YK_INFO, "  %-20s %12llu rows, %u worker%s", s->job.host[first + w],
+                    (unsigned long long)s->share[i].rows, workers, workers == 1 ? "" : "s");
+    }
+}
+
+uint64_t yk_input_position(const struct yk_session *s, uint64_t id)
+{
+    const struct yk_rule *r = &s->crew.rule;
+    if (r->share_of == NULL || id == YK_NO_PART)
+        return id;
+    const struct yk_share *mine = &r->share[r->share_of[s->crew.first_hand]];
+    return id / r->rows * mine->rows + (id % r->rows - mine->from);
+}
