@@ -4,6 +4,29 @@
 #include "base/clock.h"
 #include "base/json.h"
 
+#include <math.h>
+#include <stdlib.h>
+
+/* What there is of it: with one label alone there are no pairs, and where nothing is said to be 1 nothing of it can be right. */
+static void print_two_classes(const struct yk_score *s)
+{
+    const struct {
+        const char *name, *unit;
+        int digits;
+        double value;
+    } part[] = {{"AUC", "", 4, yk_score_auc(s, NULL)},
+                {"precision", " %", 2, yk_score_precision(s) * 100},
+                {"recall", " %", 2, yk_score_recall(s) * 100}};
+    const char *between = "";
+    for (unsigned i = 0; i < 3; i++)
+        if (!isnan(part[i].value)) {
+            printf("%s%s %.*f%s", between, part[i].name, part[i].digits, part[i].value, part[i].unit);
+            between = ", ";
+        }
+    if (*between != '\0')
+        printf("\n");
+}
+
 static void show(const struct yk_options *o, const struct yk_trained *t, const char *data, const struct yk_score *score,
                  double seconds)
 {
@@ -14,12 +37,19 @@ static void show(const struct yk_options *o, const struct yk_trained *t, const c
         printf("%s at step %llu on %s: loss %.4f, accuracy %.2f %% (%llu of %llu), %.1f ms\n", t->name,
                (unsigned long long)t->step, data, loss, accuracy * 100, (unsigned long long)score->correct,
                (unsigned long long)score->examples, seconds * 1e3);
+        if (score->bins != NULL)
+            print_two_classes(score);
         return;
     }
     json_t *j =
         json_pack("{s:s, s:s, s:s, s:I, s:I, s:o, s:o, s:o, s:s}", "model", t->name, "data", data, "checkpoint", t->path,
                   "global_steps", (json_int_t)t->step, "examples", (json_int_t)score->examples, "test_loss", yk_json_real(loss),
                   "test_accuracy", yk_json_real(accuracy), "seconds", yk_json_real(seconds), "params_xxh3", hash);
+    if (score->bins != NULL) {
+        json_object_set_new(j, "test_auc", yk_json_real(yk_score_auc(score, NULL)));
+        json_object_set_new(j, "test_precision", yk_json_real(yk_score_precision(score)));
+        json_object_set_new(j, "test_recall", yk_json_real(yk_score_recall(score)));
+    }
     json_dumpf(j, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(10));
     putchar('\n');
     json_decref(j);
@@ -29,7 +59,7 @@ static yk_code run(struct call *call, struct yk_error *e)
 {
     struct yk_trained t = {0};
     struct yk_dataset set = {0};
-    struct yk_score score;
+    struct yk_score score = {0};
     const char *data;
     yk_code rc = open_trained(call, &t, e);
     if (rc != YK_OK)
@@ -37,10 +67,12 @@ static yk_code run(struct call *call, struct yk_error *e)
     rc = open_examples(call, &t, &set, &data, e);
     if (rc == YK_OK) {
         double start = yk_now();
-        rc = yk_trained_score(&t, &set, &score, NULL, e);
+        score.bins = set.sparse != NULL ? calloc(1, sizeof *score.bins) : NULL;
+        rc = yk_trained_score(&t, &set, (uint32_t)call->config->o.test_batch, &score, NULL, e);
         if (rc == YK_OK)
             show(&call->config->o, &t, data, &score, yk_now() - start);
     }
+    free(score.bins);
     yk_dataset_release(&set);
     yk_trained_close(&t);
     return rc;

@@ -2,6 +2,7 @@
 #include "cmd/trained.h"
 
 #include "param/npz.h"
+#include "param/text.h"
 
 #include <string.h>
 
@@ -9,7 +10,7 @@
 static const struct {
     const char *name;
     yk_code (*write)(const char *path, const struct yk_params *p, struct yk_error *e);
-} FORMATS[] = {{"npz", yk_npz_write}};
+} FORMATS[] = {{"npz", yk_npz_write}, {"text", yk_text_write}};
 
 static yk_code write_model(const char *format, const char *path, const struct yk_params *p, struct yk_error *e)
 {
@@ -38,11 +39,13 @@ static yk_code run(struct call *call, struct yk_error *e)
 
 const struct verb verb_export = {
     .name = "export",
-    .args = "RUN|FILE --to npz -o FILE",
+    .args = "RUN|FILE --to npz|text -o FILE",
     .summary = "write a trained model for other tools",
     .details = "npz: NumPy's archive, one float32 array per parameter; numpy.load reads it.\n"
+               "text: a line name:index:value for every weight that is not zero.\n"
                "Checkpoints themselves are safetensors files and need no export.",
-    .examples = "yoke export runs/latest --to npz -o digits.npz",
+    .examples = "yoke export runs/latest --to npz -o digits.npz\n"
+                "yoke export runs/latest --to text -o weights.txt",
     .most = 1,
     .run = run,
 };

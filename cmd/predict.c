@@ -64,7 +64,7 @@ static yk_code run(struct call *call, struct yk_error *e)
     const struct yk_options *o = &call->config->o;
     struct yk_trained t = {0};
     struct yk_dataset set = {0};
-    struct yk_score score;
+    struct yk_score score = {0};
     const char *data;
     float *prob = NULL;
     bool to_file = o->output != NULL && strcmp(o->output, "-") != 0;
@@ -80,7 +80,7 @@ static yk_code run(struct call *call, struct yk_error *e)
         rc = yk_fail_memory(e, bytes);
         goto out;
     }
-    rc = yk_trained_score(&t, &set, &score, prob, e);
+    rc = yk_trained_score(&t, &set, (uint32_t)o->test_batch, &score, prob, e);
     if (rc == YK_OK)
         rc = write_csv(to_file ? o->output : NULL, prob, set.rows, t.shape.classes, e);
     if (rc == YK_OK && to_file && !o->quiet)

@@ -3,6 +3,8 @@
 
 #include "base/team.h"
 
+#include <string.h>
+
 static void say_damaged(void *arg, const struct yk_error *why)
 {
     (void)arg;
@@ -26,6 +28,29 @@ yk_code open_examples(struct call *call, const struct yk_trained *t, struct yk_d
     const struct yk_options *o = &call->config->o;
     const struct yk_opts *opts = &call->config->opts;
     *name = yk_opts_typed(opts, "test-data") ? o->test_data : yk_opts_typed(opts, "data") ? o->data : t->test_data;
-    yk_code rc = yk_data_open_test(*name, set, e);
+    bool same = *name == t->test_data; /* what it was evaluated on */
+    struct yk_reading how = t->how;
+    struct yk_dataset train = {0};
+    bool sparse = t->ops->keys != NULL;
+    if (same && strcmp(*name, "-") == 0) {
+        yk_fail(e, YK_USAGE, "the run took its data from standard input, which cannot be read again");
+        yk_hint(e, "--data FILE says what to take instead; --data - takes what is piped in now");
+        return YK_USAGE;
+    }
+    if (!sparse || yk_data_is_dense(*name)) {
+        yk_code rc = yk_data_open_test(*name, set, e);
+        if (rc == YK_OK && sparse && set->classes == 2)
+            rc = yk_dataset_sparse(set, e);
+        return rc == YK_OK ? yk_trained_fits(t, set, e) : rc;
+    }
+    how.skip_bad = (uint64_t)o->skip_bad;
+    if (yk_opts_typed(opts, "format"))
+        how.format = o->format;
+    yk_code rc = yk_data_open_rows(*name, &how, same ? t->holdout : 0, &train, set, e);
+    if (rc == YK_OK && set->rows > 0) { /* the held-out part is the one that closes the rows then */
+        set->borrowed = false;
+    } else {
+        *set = train;
+    }
     return rc == YK_OK ? yk_trained_fits(t, set, e) : rc;
 }
