@@ -258,7 +258,7 @@ expect_same "$(complete_ yoke tr)" train
 expect_same "$(complete_ yoke train s)" softmax
 expect_same "$(complete_ yoke train softmax --tar | tr '\n' ' ')" "--target-loss --target-accuracy "
 expect_same "$(complete_ yoke train softmax --optimizer a | tr '\n' ' ')" "adagrad adam "
-expect_same "$(complete_ yoke export --to '')" npz
+expect_same "$(complete_ yoke export --to '' | tr '\n' ' ')" "npz text libsvm tfrecord criteo vw cache "
 expect_same "$(complete_ yoke data f)" fetch
 expect_same "$(complete_ yoke eval runs/lat)" runs/latest
 for verb in $verbs; do
@@ -309,5 +309,5 @@ if [ -e /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz ]; then
 fi
 expect_error 2 "which file" yoke data info
 expect_error 2 "which data set" yoke data fetch
-expect_error 2 "fetch or info" yoke data
-expect_error 2 "fetch or info" yoke data inform mnist
+expect_error 2 "fetch, info, convert or synth" yoke data
+expect_error 2 "fetch, info, convert or synth" yoke data inform mnist

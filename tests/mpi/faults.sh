@@ -84,6 +84,14 @@ expect_same "$(of lost_workers alone)" 2
 expect_event alone "worker 0 is lost"
 expect_event alone "worker 2 is lost"
 
+case_ "with backups and two owners, fewer are left than a step takes: the last one does all its parts"
+train_job few "${short[@]}" --hosts localhost:3 --mode sync --backup 1 --batch 60 --ps 2
+kill_rank 9 few worker 0
+kill_rank 9 few worker 2
+ended_with 0
+expect_counted few
+expect_same "$(of lost_workers few)" 2
+
 case_ "... and without any the job is lost"
 train_job nobody "${short[@]}" --hosts localhost:2 --mode async --batch 60 --epochs 1000
 kill_rank 9 nobody worker 0
