@@ -130,8 +130,9 @@ demo:
 	@tools/demo.sh $(BUILD)/yoke
 
 # Tests of modules with threads run a third time, under ThreadSanitizer.
-THREADED := $(wildcard src/base/lane_test.c src/base/log_test.c src/base/team_test.c src/data/source_test.c src/comm/*_test.c \
-                      src/strategy/server_test.c src/strategy/server_job_test.c src/train/*_test.c src/lab/*_test.c)
+THREADED := $(wildcard src/base/lane_test.c src/base/log_test.c src/base/team_test.c src/data/source_test.c src/data/rows_test.c src/data/read_test.c \
+                      src/data/builder_test.c src/comm/*_test.c src/model/logreg_sweep_test.c src/strategy/server*_test.c \
+                      src/train/*_test.c src/lab/*_test.c)
 
 test:
 	@tools/deps.sh build demo test
@@ -156,7 +157,7 @@ test-build-fuzz:
 
 bench:
 	@tools/deps.sh build demo bench
-	@$(SUBMAKE) all $(BUILD)/bench/softmax $(BUILD)/bench/allreduce
+	@$(SUBMAKE) all $(BUILD)/bench/softmax $(BUILD)/bench/allreduce $(BUILD)/bench/logreg
 	@tools/mnist.sh $(BUILD)/yoke
 	@BUILD=$(BUILD) bench/run.sh $(ROUNDS)
 
@@ -168,7 +169,11 @@ bench-peers:
 
 # ROUNDS=3 is quicker and less certain than the 9 that the scripts take by themselves.
 # The baseline gets all that the compiler has; yoke's step in the same program is the library as it is installed.
-$(BUILD)/obj/bench/gemm.o: ALL_CFLAGS += -march=native -ffast-math
+$(BUILD)/obj/bench/gemm.o $(BUILD)/obj/bench/logreg.o: ALL_CFLAGS += -march=native -ffast-math
+$(BUILD)/bench/logreg: $(BUILD)/obj/bench/logreg.o $(BUILD)/libyoke.a
+	@mkdir -p $(@D)
+	$(call quiet,LINK) $(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
+
 $(BUILD)/bench/softmax: $(BUILD)/obj/bench/softmax.o $(BUILD)/obj/bench/gemm.o $(BUILD)/libyoke.a
 	@mkdir -p $(@D)
 	$(call quiet,LINK) $(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -ldnnl -lgomp

@@ -1,10 +1,10 @@
 #!/bin/bash
-# peers.sh - what 'make bench-peers' runs: yoke against PyTorch from Debian's python3-torch, each at its best; first one process,
-# then three workers.
+# peers.sh - what 'make bench-peers' runs: yoke against what Debian packages, each at its best. Softmax against PyTorch, first one process,
+# then three workers; sparse logistic regression against scikit-learn and liblinear.
 #
-#   BUILD=build bench/peers.sh [ROUNDS]      9 rounds unless said otherwise
+#   BUILD=build bench/peers.sh [ROUNDS]      9 rounds unless said otherwise; ROWS=20000 in the environment: fewer sparse rows than 300,000
 #
-# 'tools/deps.sh peers' has installed PyTorch and the OpenMP build of OpenBLAS; which OpenBLAS the children load is chosen by
+# 'tools/deps.sh peers' has installed them and the OpenMP build of OpenBLAS; which OpenBLAS the children load is chosen by
 # LD_LIBRARY_PATH, whatever the system's alternatives say. The machine should have nothing else to do.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -23,4 +23,5 @@ mnist=$("$BUILD/yoke" data fetch mnist) || exit
 describe_machine
 /usr/bin/python3 bench/peers/compare.py --yoke "$BUILD/yoke" --bench "$BUILD/bench/softmax" --mnist "$mnist" \
     --openblas "$1" --rounds "$rounds" || exit
-exec /usr/bin/python3 -B bench/peers/workers.py --yoke "$BUILD/yoke" --mnist "$mnist" --openblas "$1" --rounds "$rounds"
+/usr/bin/python3 -B bench/peers/workers.py --yoke "$BUILD/yoke" --mnist "$mnist" --openblas "$1" --rounds "$rounds" || exit
+exec /usr/bin/python3 -B bench/peers/logreg.py --yoke "$BUILD/yoke" --rows "${ROWS:-300000}" --rounds "$rounds"

@@ -1,5 +1,6 @@
 #!/bin/bash
-# run.sh - what 'make bench' runs: the softmax step against its baseline, the time to a model state, then many workers.
+# run.sh - what 'make bench' runs: the softmax step against its baseline, the time to a model state, many workers, then sparse logistic
+# regression.
 #
 #   BUILD=build bench/run.sh [ROUNDS]        9 rounds and runs unless said otherwise
 #
@@ -17,3 +18,5 @@ echo
 bench/target.sh --runs "$rounds" || exit
 echo
 bench/workers.sh "$rounds" || exit
+echo
+bench/logreg.sh "$rounds" || exit

@@ -45,6 +45,8 @@ check  file:/usr/aarch64-linux-gnu/include/stdio.h  libc6-dev-arm64-cross  make 
 bench  header:oneapi/dnnl/dnnl.h                     libdnnl-dev            the GEMM that the benchmarks compare with
 peers  file:/usr/lib/python3/dist-packages/torch    python3-torch          the PyTorch that the benchmarks compare with
 peers  library:openblas-openmp/libopenblas.so.0     libopenblas0-openmp    PyTorch at its best on two threads
+peers  file:/usr/lib/python3/dist-packages/sklearn  python3-sklearn        the scikit-learn that the benchmarks compare with
+peers  command:liblinear-train                      liblinear-tools        the liblinear that the benchmarks compare with
 long   command:slurmctld     slurmctld              ranks started by srun
 long   command:slurmd        slurmd                 ranks started by srun
 long   command:srun          slurm-client           ranks started by srun
