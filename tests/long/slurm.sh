@@ -150,7 +150,7 @@ in_background 4 softmax "${same[@]}" --mode sync --checkpoint-every 300 --on-wor
 kill -9 "$(last_worker short)"
 wait "$pid"
 expect_bits short
-expect grep -q 'no new worker can be started (this launcher cannot start processes later on.*); going on without' short/log.txt
+expect grep -q 'worker 2 cannot be replaced: this launcher cannot start processes later on.*; going on without' short/log.txt
 expect_nobody_left
 
 case_ "srun hands signals on: SIGUSR1 makes it save and stop"
