@@ -1,4 +1,4 @@
-/* clock.h - time that only goes forward, in seconds. */
+/* clock.h - time, in seconds; all but yk_wall only go forward. */
 #ifndef YK_BASE_CLOCK_H
 #define YK_BASE_CLOCK_H
 
@@ -8,6 +8,14 @@ static inline double yk_now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* CPU time of the calling thread: what something took, whatever else the machine does. */
+static inline double yk_thread_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 

@@ -36,7 +36,10 @@ yk_code yk_outfile_open(struct yk_outfile *o, const char *path, struct yk_error 
     if (rc != YK_OK)
         return rc;
     struct stat st;
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) {
+    bool there = stat(path, &st) == 0;
+    if (there && S_ISDIR(st.st_mode)) /* the rename would find it out when all the work is done */
+        return yk_fail(e, YK_USAGE, "cannot write '%s': it is a folder", path);
+    if (there && !S_ISREG(st.st_mode)) {
         o->temp[0] = '\0'; /* renaming a file over /dev/null would be a disaster */
         o->fd = open(path, O_WRONLY | O_CLOEXEC);
     } else {

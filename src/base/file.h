@@ -22,7 +22,7 @@ struct yk_outfile {
     char temp[YK_PATH_MAX]; /* "<path>.tmp.<pid>.<n>"; "" where the target is a pipe or a device, which is written as it is */
 };
 
-/* Open a temporary file beside `path`. On failure nothing is left behind and `o` needs no release. */
+/* Open a temporary file beside `path`; a folder of that name is YK_USAGE. On failure nothing is left behind and `o` needs no release. */
 yk_code yk_outfile_open(struct yk_outfile *o, const char *path, struct yk_error *e);
 yk_code yk_outfile_write(struct yk_outfile *o, const void *bytes, size_t n, struct yk_error *e);
 /* fsync, rename to the final name, fsync the folder. On failure the temporary file is removed. */

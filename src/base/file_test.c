@@ -87,7 +87,10 @@ static void test_open_fails_cleanly(void **state)
     assert_non_null(strstr(e.text, "no such file"));
     yk_outfile_abort(&o);
     mkdir(in(state, "dir"), 0777);
-    assert_int_equal(yk_file_write(path, "x", 1, &e), YK_FAILED); /* rename onto a folder */
+    assert_int_equal(yk_outfile_open(&o, path, &e), YK_USAGE); /* not only when it is renamed onto the folder */
+    assert_int_equal(o.fd, -1);
+    assert_non_null(strstr(e.text, "it is a folder"));
+    assert_int_equal(yk_file_write(path, "x", 1, &e), YK_USAGE);
     assert_int_equal(entries(*state), 1);
 }
 

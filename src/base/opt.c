@@ -191,16 +191,23 @@ void yk_opts_release(struct yk_opts *o)
     *o = (struct yk_opts){0};
 }
 
+/* The value as text, of any length: in `number`, or where it is kept. */
+static const char *text_of(const struct yk_opts *o, size_t i, char number[64])
+{
+    bool words = o->table[i].type == YK_OPT_TEXT || o->table[i].type == YK_OPT_CHOICE;
+    const char *kept = words ? *(char *const *)field(o, i) : NULL;
+    if (!words)
+        yk_opt_text(o, i, number, 64);
+    return !words ? number : kept != NULL ? kept : "";
+}
+
 yk_code yk_opts_copy(struct yk_opts *to, void *values, const struct yk_opts *from, struct yk_error *e)
 {
+    char number[64];
     yk_code rc = yk_opts_init(to, from->table, from->n, values, e);
-    for (size_t i = 0; i < from->n && rc == YK_OK; i++) {
-        char text[4096];
-        if (!from->given[i])
-            continue;
-        yk_opt_text(from, i, text, sizeof text);
-        rc = yk_opts_set(to, from->table[i].name, text, from->origin[i], e);
-    }
+    for (size_t i = 0; i < from->n && rc == YK_OK; i++)
+        if (from->given[i])
+            rc = yk_opts_set(to, from->table[i].name, text_of(from, i, number), from->origin[i], e);
     return rc;
 }
 
@@ -286,8 +293,8 @@ json_t *yk_opts_json(const struct yk_opts *o, uint32_t verb)
     json_t *out = json_object();
     for (size_t i = 0; i < o->n; i++) {
         const struct yk_opt *t = &o->table[i];
-        char text[4096];
-        yk_opt_text(o, i, text, sizeof text);
+        char number[64];
+        const char *text = text_of(o, i, number);
         if (!(t->verbs & verb) || (t->flags & YK_OPT_TRANSIENT) || text[0] == '\0')
             continue;
         json_t *v = t->type == YK_OPT_FLAG   ? json_boolean(*(const bool *)field(o, i))
@@ -306,18 +313,17 @@ yk_code yk_opts_load(struct yk_opts *o, const json_t *saved, const char *what, e
     json_t *value;
     json_object_foreach((json_t *)saved, name, value)
     {
-        char text[4096] = "";
+        char number[64] = "";
+        const char *text = json_is_string(value) ? json_string_value(value) : number;
         size_t i = find(o, name);
         if (i == o->n || (o->table[i].flags & (YK_OPT_TRANSIENT | but_not)))
             continue; /* written by a newer yoke, or not an option: "model", "version" */
         if (json_is_boolean(value))
-            snprintf(text, sizeof text, "%s", json_is_true(value) ? "true" : "false");
+            snprintf(number, sizeof number, "%s", json_is_true(value) ? "true" : "false");
         else if (json_is_integer(value))
-            snprintf(text, sizeof text, "%lld", (long long)json_integer_value(value));
+            snprintf(number, sizeof number, "%lld", (long long)json_integer_value(value));
         else if (json_is_real(value))
-            snprintf(text, sizeof text, "%.17g", json_real_value(value));
-        else if (json_is_string(value))
-            snprintf(text, sizeof text, "%s", json_string_value(value));
+            snprintf(number, sizeof number, "%.17g", json_real_value(value));
         yk_code rc = yk_opts_set(o, name, text, origin, e);
         if (rc != YK_OK)
             return yk_fail(e, YK_DATA, "'%s' holds a bad value for '%s'", what, name);

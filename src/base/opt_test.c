@@ -279,6 +279,31 @@ static void test_load_refuses(void **state)
     yk_opts_release(&r.o);
 }
 
+/* A text may be a whole file: nothing of it is lost on any way. */
+static void test_long(void **state)
+{
+    (void)state;
+    enum { LENGTH = 100000 };
+    struct rig a, b;
+    struct yk_opts o;
+    struct values v = {0};
+    static char text[LENGTH + 1];
+    for (size_t i = 0; i < LENGTH; i++)
+        text[i] = (char)('a' + i % 26);
+    rig_open(&a);
+    rig_open(&b);
+    assert_int_equal(set(&a, "name", text), YK_OK);
+    assert_int_equal(yk_opts_copy(&o, &v, &a.o, &a.e), YK_OK);
+    assert_string_equal(v.name, text);
+    json_t *j = yk_opts_json(&o, TRAIN);
+    assert_int_equal(yk_opts_load(&b.o, j, "config.json", YK_RESUMED, 0, &b.e), YK_OK);
+    assert_string_equal(b.v.name, text);
+    json_decref(j);
+    yk_opts_release(&a.o);
+    yk_opts_release(&b.o);
+    yk_opts_release(&o);
+}
+
 static void test_copy(void **state)
 {
     (void)state;
@@ -310,7 +335,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),     cmocka_unit_test(test_accepts),     cmocka_unit_test(test_refuses),
         cmocka_unit_test(test_origins),      cmocka_unit_test(test_suggestions), cmocka_unit_test(test_json_round_trip),
-        cmocka_unit_test(test_load_refuses), cmocka_unit_test(test_copy),
+        cmocka_unit_test(test_load_refuses), cmocka_unit_test(test_copy),        cmocka_unit_test(test_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

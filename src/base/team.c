@@ -23,6 +23,7 @@ struct yk_team {
     _Alignas(64) atomic_uint ticket; /* raised when there is a job (or the end) */
     _Alignas(64) atomic_uint done;   /* helpers that have finished the current one */
     _Alignas(64) atomic_uint asleep; /* helpers in the futex: only then does the caller pay for a wake-up */
+    atomic_uint caller_asleep;       /* the caller likewise, waiting for `done` */
     atomic_bool stop;
     unsigned started;
     struct helper {
@@ -41,13 +42,13 @@ static void pause_cpu(void)
 #endif
 }
 
-/* Until *word != old. `asleep` is counted up while the thread sleeps; NULL: never sleep, the other side is about to finish. */
+/* Until *word != old. `asleep` is counted up while the thread sleeps. */
 static void await_change(atomic_uint *word, unsigned old, atomic_uint *asleep)
 {
     for (unsigned i = 0; atomic_load_explicit(word, memory_order_acquire) == old; i++) {
         if (i < SPIN) {
             pause_cpu();
-        } else if (i < SPIN + YIELD || asleep == NULL) {
+        } else if (i < SPIN + YIELD) {
             sched_yield();
         } else {
             atomic_fetch_add(asleep, 1);
@@ -67,7 +68,9 @@ static void *help(void *arg)
             return NULL;
         if (h->part < t->parts)
             t->job(t->arg, h->part);
-        atomic_fetch_add_explicit(&t->done, 1, memory_order_release);
+        atomic_fetch_add(&t->done, 1);
+        if (atomic_load(&t->caller_asleep) > 0)
+            syscall(SYS_futex, &t->done, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
     }
 }
 
@@ -132,7 +135,7 @@ void yk_team_run(struct yk_team *t, unsigned parts, void (*job)(void *arg, unsig
     call(t);
     job(arg, 0);
     for (unsigned done; (done = atomic_load_explicit(&t->done, memory_order_acquire)) != t->size - 1;)
-        await_change(&t->done, done, NULL);
+        await_change(&t->done, done, &t->caller_asleep);
 }
 
 unsigned yk_cpus(void)
