@@ -25,7 +25,7 @@ struct yk_softmax_pass {
     const uint32_t *first;   /* (rows + 1) the number of a row's first block */
     const uint64_t *nonzero; /* (rows, words) bit k of word w: the row has block 64 w + k */
     uint32_t words;
-    const uint8_t *labels; /* (rows) */
+    const uint16_t *labels; /* (rows) */
     float scale;
     const uint32_t *row; /* (n) which rows */
     uint32_t n;
@@ -80,6 +80,7 @@ struct yk_kernels {
     void (*softmax)(struct yk_softmax_pass *p);
     struct yk_logit (*logreg)(const struct yk_logreg_row *r);
     void (*pick)(const struct yk_picks *p, float *copy); /* (YK_PADDED(n)) side by side, the bias last */
+    const struct yk_lanes *lanes;                        /* layers of nets with few channels: lanes.h */
 };
 
 /* "auto" or the name of a set. YK_USAGE if there is none of that name or this CPU cannot run it. */

@@ -124,7 +124,7 @@ static void case_open(struct pass_case *c, uint32_t features, uint32_t classes, 
     *c = (struct pass_case){.rows = n / 2 + 3, .weights = (size_t)features * classes};
     size_t pixels = (size_t)c->rows * features;
     uint8_t *x = room_of(&c->room[PIXELS], pixels + SLACK, sizeof(void *));
-    uint8_t *label = room_of(&c->room[LABELS], c->rows, sizeof(void *));
+    uint16_t *label = room_of(&c->room[LABELS], c->rows * sizeof *label, sizeof(void *));
     uint32_t *row = room_of(&c->room[ROW], n * sizeof *row, sizeof(void *));
     float *weight = room_of(&c->room[WEIGHT], c->weights * sizeof(float), sizeof(void *));
     float *bias = room_of(&c->room[BIAS], classes * sizeof(float), sizeof(void *));
@@ -132,7 +132,7 @@ static void case_open(struct pass_case *c, uint32_t features, uint32_t classes, 
     for (size_t i = 0; i < pixels - features; i++) /* the last row is never named */
         x[i] = yk_rng_below(r, 100) < density ? (uint8_t)(1 + yk_rng_below(r, 255)) : 0;
     for (uint32_t i = 0; i < c->rows; i++)
-        label[i] = (uint8_t)yk_rng_below(r, classes);
+        label[i] = (uint16_t)yk_rng_below(r, classes);
     for (uint32_t i = 0; i < n; i++)
         row[i] = yk_rng_below(r, c->rows - 1);
     float reach = 4 / sqrtf((float)features); /* logits of a few units, whatever the shape */
@@ -331,8 +331,8 @@ static void test_big_logits(void **state)
     ((float *)c.pass.weight)[3] = 100;
     ((float *)c.pass.weight)[8 + 3] = -100;
     ((float *)c.pass.bias)[0] = ((float *)c.pass.bias)[1] = 0;
-    ((uint8_t *)c.pass.labels)[0] = 0;
-    ((uint8_t *)c.pass.labels)[1] = 1;
+    ((uint16_t *)c.pass.labels)[0] = 0;
+    ((uint16_t *)c.pass.labels)[1] = 1;
     ((uint32_t *)c.pass.row)[0] = 0;
     ((uint32_t *)c.pass.row)[1] = 1;
     check_all_sets(&c, 1e-4);
@@ -379,7 +379,7 @@ static void test_ties(void **state)
             ((float *)c.pass.bias)[k] = k == TIE[t].first || k == TIE[t].second ? 0.5f : -1.0f;
         uint32_t expected = 0;
         for (uint32_t i = 0; i < c.pass.n; i++) {
-            ((uint8_t *)c.pass.labels)[c.pass.row[i]] = (uint8_t)(c.pass.row[i] % 2 ? TIE[t].first : TIE[t].second);
+            ((uint16_t *)c.pass.labels)[c.pass.row[i]] = (uint16_t)(c.pass.row[i] % 2 ? TIE[t].first : TIE[t].second);
             expected += c.pass.row[i] % 2;
         }
         assert_in_range(expected, 20, 80);
@@ -405,7 +405,7 @@ static void test_not_finite(void **state)
                 for (uint32_t k = 0; k < SHAPE[s][1]; k++) {
                     struct pass_case c;
                     case_open(&c, SHAPE[s][0], SHAPE[s][1], 70, 100, &r);
-                    ((uint8_t *)c.pass.labels)[c.pass.row[0]] = (uint8_t)k; /* -inf matters only to the label's own loss */
+                    ((uint16_t *)c.pass.labels)[c.pass.row[0]] = (uint16_t)k; /* -inf matters only to the label's own loss */
                     ((float *)c.pass.weight)[(size_t)k * SHAPE[s][0] + yk_rng_below(&r, SHAPE[s][0])] = BAD[b];
                     run(&c, yk_kernels_at(i), &c.pass);
                     assert_true(isnan(BAD[b]) ? isnan(c.pass.loss) : !isfinite(c.pass.loss));
