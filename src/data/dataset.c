@@ -1,4 +1,5 @@
-/* dataset.c - opens what `--data` names: finds the IDX files, checks that they belong together, and loads them.
+/* dataset.c - opens what `--data` names. Other kinds have files of their own (sets.h); IDX files it finds itself, checks that they belong
+ * together, and loads them.
  *
  * A folder holds up to two parts of two files each, plain or gzipped, in either of the spellings that are about:
  *
@@ -13,6 +14,8 @@
 #include "base/file.h"
 #include "data/fetch.h"
 #include "data/idx.h"
+#include "data/images.h"
+#include "data/sets.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -98,17 +101,23 @@ static uint32_t count_classes(const uint8_t *labels, uint32_t n)
     return max + 1u;
 }
 
-static yk_code fingerprint(struct yk_dataset *d, struct yk_error *e)
+static yk_code fingerprint(struct yk_dataset *d, const uint8_t *labels, struct yk_error *e)
 {
     XXH3_state_t *h = XXH3_createState();
     if (h == NULL)
         return yk_fail_memory(e, 1024); /* about: the library hides how much it is */
     XXH3_64bits_reset(h);
     XXH3_64bits_update(h, d->pixels, (size_t)d->rows * d->features);
-    XXH3_64bits_update(h, d->labels, d->rows);
+    XXH3_64bits_update(h, labels, d->rows);
     d->xxh3 = XXH3_64bits_digest(h);
     XXH3_freeState(h);
     return YK_OK;
+}
+
+static void name_part(struct yk_dataset *d, const char *name, const char *split)
+{
+    snprintf(d->name, sizeof d->name, "%s", name);
+    snprintf(d->split, sizeof d->split, "%s", split);
 }
 
 static yk_code load_part(const char *images_path, const char *labels_path, const char *name, const char *split,
@@ -121,13 +130,20 @@ static yk_code load_part(const char *images_path, const char *labels_path, const
     rc = load_images(images_path, labels_path, labels.dim[0], &images, e);
     if (rc != YK_OK)
         goto out_labels;
+    uint16_t *wide = malloc((labels.dim[0] + (size_t)1) * sizeof *wide);
+    if (wide == NULL) {
+        rc = yk_fail_memory(e, labels.dim[0] * sizeof *wide);
+        goto out_images;
+    }
+    for (uint32_t i = 0; i < labels.dim[0]; i++)
+        wide[i] = labels.data[i];
     struct yk_dataset d = {
         .rows = images.dim[0],
         .features = (uint32_t)row_bytes(&images),
         .classes = count_classes(labels.data, labels.dim[0]),
         .shape = {1, images.dim[1], 1},
         .pixels = images.data,
-        .labels = labels.data,
+        .labels = wide,
         .scale = 1.0f / 255,
     };
     if (images.ndim > 2) {
@@ -135,13 +151,14 @@ static yk_code load_part(const char *images_path, const char *labels_path, const
         d.shape[1] = images.dim[2];
         d.shape[2] = images.ndim > 3 ? images.dim[3] : 1;
     }
-    snprintf(d.name, sizeof d.name, "%s", name);
-    snprintf(d.split, sizeof d.split, "%s", split);
-    rc = fingerprint(&d, e);
+    name_part(&d, name, split);
+    rc = fingerprint(&d, labels.data, e);
     if (rc == YK_OK) {
         *out = d;
-        return YK_OK;
+        goto out_labels;
     }
+    free(wide);
+out_images:
     yk_idx_release(&images);
 out_labels:
     yk_idx_release(&labels);
@@ -182,7 +199,7 @@ static yk_code open_part(const char *folder, const char *prefix, const char *nam
         const char *missing = images[0] == '\0' ? "images-idx3" : "labels-idx1";
         rc = yk_fail(e, YK_DATA, "cannot find '%s-%s-ubyte' in '%s'", prefix, missing, folder);
         yk_hint(e, "a folder of data holds train-images-idx3-ubyte, train-labels-idx1-ubyte and the same with t10k for the test "
-                   "part, plain or as .gz");
+                   "part, plain or as .gz; or a folder of JPEG files for each class");
     }
     *classes = found > *classes ? found : *classes;
     return rc;
@@ -255,26 +272,63 @@ static void name_of_path(const char *path, char name[64])
     snprintf(name, 64, "%.*s", (int)(end - start), path + start);
 }
 
-/* Either part may be NULL, but not both; they come zeroed. */
-static yk_code open_any(const char *what, struct yk_dataset *train, struct yk_dataset *test, struct yk_error *e)
+#define COLLECT(name) &yk_set_##name,
+static const struct yk_set_ops *const KINDS[] = {YK_SETS(COLLECT)};
+#undef COLLECT
+enum { N_KINDS = sizeof KINDS / sizeof KINDS[0] };
+
+const struct yk_set_ops *yk_set_find(const char *what)
 {
+    for (size_t i = 0; i < N_KINDS && !yk_fetch_knows(what); i++)
+        if (KINDS[i]->is(what))
+            return KINDS[i];
+    return NULL;
+}
+
+static bool meant_otherwise(const char *what, struct yk_error *e)
+{
+    for (size_t i = 0; i < N_KINDS; i++)
+        if (KINDS[i]->meant != NULL && KINDS[i]->meant(what, e))
+            return true;
+    return false;
+}
+
+/* Either part may be NULL, but not both; they come zeroed. */
+static yk_code open_any(const char *what, const struct yk_imaging *how, struct yk_dataset *train, struct yk_dataset *test,
+                        struct yk_error *e)
+{
+    static const struct yk_imaging AS_IT_IS;
+    const struct yk_set_ops *kind = yk_set_find(what);
     char folder[YK_PATH_MAX], name[64];
     struct stat st;
     yk_code rc;
-    if (yk_fetch_knows(what)) {
+    how = how != NULL ? how : &AS_IT_IS;
+    name_of_path(what, name);
+    if (how->holdout > 0 && (kind == NULL || !kind->holds_out)) {
+        rc = yk_fail(e, YK_USAGE, "--holdout means nothing to '%s': it is for sparse rows and for class folders", what);
+    } else if (kind != NULL) {
+        rc = kind->open(what, how, train, test, e);
+        if (rc == YK_OK && train != NULL)
+            name_part(train, name, "train");
+        if (rc == YK_OK && test != NULL && test->rows > 0)
+            name_part(test, name, "test");
+    } else if (yk_fetch_knows(what)) {
         rc = yk_fetch(what, NULL, NULL, NULL, folder, e);
         if (rc == YK_OK)
             rc = open_folder(folder, what, train, test, e);
     } else if (stat(what, &st) != 0) {
         rc = yk_fail_errno(e, YK_DATA, "cannot open '%s'", what);
-        yk_hint(e, "data is %s, %s, a folder with the IDX files, or one images file with its labels beside it", yk_fetch_names[0],
-                yk_fetch_names[1]);
+        yk_hint(e,
+                "data is %s, %s, a folder with IDX or CIFAR-10 files or with a folder of JPEG files for each class, one such "
+                "file of images, or "
+                "fake:HxWxC:CLASSES",
+                yk_fetch_names[0], yk_fetch_names[1]);
+    } else if (!yk_data_is_dense(what) && meant_otherwise(what, e)) {
+        rc = YK_DATA;
+    } else if (S_ISDIR(st.st_mode)) {
+        rc = open_folder(what, name, train, test, e);
     } else {
-        name_of_path(what, name);
-        if (S_ISDIR(st.st_mode))
-            rc = open_folder(what, name, train, test, e);
-        else
-            rc = open_file(what, name, train ? "train" : "test", train ? train : test, e);
+        rc = open_file(what, name, train ? "train" : "test", train ? train : test, e);
     }
     if (rc != YK_OK) {
         yk_dataset_release(train);
@@ -289,7 +343,7 @@ bool yk_data_is_dense(const char *what)
     char stem[YK_PATH_MAX], found[YK_PATH_MAX] = "";
     struct yk_idx head;
     struct stat st;
-    if (yk_fetch_knows(what))
+    if (yk_fetch_knows(what) || yk_set_find(what) != NULL)
         return true;
     if (stat(what, &st) != 0)
         return false;
@@ -299,18 +353,19 @@ bool yk_data_is_dense(const char *what)
     return S_ISDIR(st.st_mode) ? found[0] != '\0' : yk_idx_head(what, &head, NULL) == YK_OK;
 }
 
-yk_code yk_data_open(const char *what, struct yk_dataset *train, struct yk_dataset *test, struct yk_error *e)
+yk_code yk_data_open(const char *what, const struct yk_imaging *how, struct yk_dataset *train, struct yk_dataset *test,
+                     struct yk_error *e)
 {
     *train = (struct yk_dataset){0};
     if (test != NULL)
         *test = (struct yk_dataset){0};
-    return open_any(what, train, test, e);
+    return open_any(what, how, train, test, e);
 }
 
-yk_code yk_data_open_test(const char *what, struct yk_dataset *test, struct yk_error *e)
+yk_code yk_data_open_test(const char *what, const struct yk_imaging *how, struct yk_dataset *test, struct yk_error *e)
 {
     *test = (struct yk_dataset){0};
-    return open_any(what, NULL, test, e);
+    return open_any(what, how, NULL, test, e);
 }
 
 void yk_dataset_release(struct yk_dataset *d)
@@ -322,6 +377,8 @@ void yk_dataset_release(struct yk_dataset *d)
     free(d->blocks);
     free(d->first);
     free(d->nonzero);
+    free(d->class_names);
+    yk_images_close(d->images);
     if (!d->borrowed)
         yk_rows_close(d->sparse);
     *d = (struct yk_dataset){0};

@@ -5,9 +5,11 @@
 #include "base/file.h"
 #include "data/data.h"
 #include "data/fetch.h"
+#include "data/sets.h"
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,7 +19,7 @@
 static const struct yk_format_ops *const formats[] = {YK_FORMATS(COLLECT_FORMAT)};
 #undef COLLECT_FORMAT
 
-enum { N_FORMATS = sizeof formats / sizeof *formats };
+enum { N_FORMATS = sizeof formats / sizeof *formats, CLASSES = 32 }; /* classes that are listed, where there are many more */
 
 static void describe_part(const struct yk_dataset *d, struct yk_buf *out)
 {
@@ -27,39 +29,62 @@ static void describe_part(const struct yk_dataset *d, struct yk_buf *out)
                   d->shape[2], size, (unsigned long long)d->xxh3);
 }
 
-static void count_labels(const struct yk_dataset *d, uint32_t count[256])
+static void count_labels(const struct yk_dataset *d, uint32_t *count)
 {
-    memset(count, 0, 256 * sizeof *count);
     for (uint32_t i = 0; i < d->rows; i++)
         count[d->labels[i]]++;
 }
 
+static void describe_classes(const struct yk_dataset *train, const struct yk_dataset *test, const uint32_t *in_train,
+                             const uint32_t *in_test, struct yk_buf *out)
+{
+    uint32_t shown = train->classes > 2 * CLASSES ? CLASSES : train->classes;
+    yk_buf_format(out, "  class       train   share%s\n", test->rows > 0 ? "        test   share" : "");
+    for (uint32_t c = 0; c < shown; c++) {
+        yk_buf_format(out, "  %5u  %10u  %4.1f %%", c, in_train[c], 100.0 * in_train[c] / train->rows);
+        if (test->rows > 0)
+            yk_buf_format(out, "  %10u  %4.1f %%", in_test[c], 100.0 * in_test[c] / test->rows);
+        yk_buf_text(out, "\n");
+    }
+    if (shown == train->classes)
+        return;
+    uint32_t least = UINT32_MAX, most = 0;
+    for (uint32_t c = shown; c < train->classes; c++) {
+        least = in_train[c] < least ? in_train[c] : least;
+        most = in_train[c] > most ? in_train[c] : most;
+    }
+    yk_buf_format(out, "  and %u more, of %u to %u training images\n", train->classes - shown, least, most);
+}
+
 static yk_code describe_dataset(const char *what, struct yk_buf *out, struct yk_error *e)
 {
+    const struct yk_set_ops *kind = yk_set_find(what);
     struct yk_dataset train, test;
-    uint32_t in_train[256], in_test[256];
     char size[24];
-    yk_code rc = yk_data_open(what, &train, &test, e);
+    yk_code rc = yk_data_open(what, NULL, &train, &test, e);
     if (rc != YK_OK)
         return rc;
+    uint32_t *count = calloc((size_t)2 * train.classes, sizeof *count); /* of the training part, of the test part */
+    if (count == NULL) {
+        rc = yk_fail_memory(e, 2 * train.classes * sizeof *count);
+        goto out_sets;
+    }
     yk_size_text((uint64_t)train.rows * (train.features + 1ull) + (uint64_t)test.rows * (test.features + 1ull), size);
-    yk_buf_format(out, "%s: %llu labelled images, %u classes, %s in memory\n", train.name,
-                  (unsigned long long)train.rows + test.rows, train.classes, size);
+    yk_buf_format(out, "%s: %llu labelled images, %u classes, %s %s\n", train.name, (unsigned long long)train.rows + test.rows,
+                  train.classes, size, train.images != NULL ? "of pixels, made when they are needed" : "in memory");
     describe_part(&train, out);
     if (test.rows > 0)
         describe_part(&test, out);
-    count_labels(&train, in_train);
-    count_labels(&test, in_test);
-    yk_buf_format(out, "  class       train   share%s\n", test.rows > 0 ? "        test   share" : "");
-    for (uint32_t c = 0; c < train.classes; c++) {
-        yk_buf_format(out, "  %5u  %10u  %4.1f %%", c, in_train[c], 100.0 * in_train[c] / train.rows);
-        if (test.rows > 0)
-            yk_buf_format(out, "  %10u  %4.1f %%", in_test[c], 100.0 * in_test[c] / test.rows);
-        yk_buf_text(out, "\n");
-    }
+    if (kind != NULL && kind->describe != NULL)
+        rc = kind->describe(what, out, e);
+    count_labels(&train, count);
+    count_labels(&test, count + train.classes);
+    describe_classes(&train, &test, count, count + train.classes, out);
+    free(count);
+out_sets:
     yk_dataset_release(&train);
     yk_dataset_release(&test);
-    return YK_OK;
+    return rc;
 }
 
 static yk_code describe_file(const char *path, struct yk_buf *out, struct yk_error *e)
@@ -93,7 +118,7 @@ yk_code yk_data_info(const char *path, struct yk_buf *out, struct yk_error *e)
 {
     struct stat st;
     yk_code rc;
-    if (yk_fetch_knows(path) || stat(path, &st) != 0 || S_ISDIR(st.st_mode))
+    if (yk_fetch_knows(path) || yk_set_find(path) != NULL || stat(path, &st) != 0 || S_ISDIR(st.st_mode))
         rc = describe_dataset(path, out, e); /* also says best why there is no such file */
     else if (!S_ISREG(st.st_mode))
         rc = yk_fail(e, YK_DATA, "'%s' is neither a file nor a folder", path);

@@ -48,6 +48,9 @@ yk_code yk_dataset_pack(struct yk_dataset *d, struct yk_error *e)
     bool in_place = d->features % BLOCK == 0;
     if (d->blocks != NULL || d->rows == 0)
         return YK_OK;
+    yk_code rc = yk_dataset_load(d, e);
+    if (rc != YK_OK)
+        return rc;
     if ((uint64_t)d->rows * per_row >= UINT32_MAX)
         return yk_fail(e, YK_DATA, "'%s' is too big for this model: %u rows of %u pixels", d->name, d->rows, d->features);
     size_t room = in_place ? (size_t)d->rows * d->features : (count_blocks(d) * BLOCK + YK_ROW_SLACK);

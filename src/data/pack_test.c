@@ -15,7 +15,7 @@ static struct yk_dataset random_set(uint32_t rows, uint32_t features, unsigned d
     struct yk_dataset d = {.name = "random", .rows = rows, .features = features, .classes = 2, .shape = {1, features, 1}};
     size_t bytes = (size_t)rows * features;
     d.pixels = malloc(bytes + YK_ROW_SLACK);
-    d.labels = calloc(rows, 1);
+    d.labels = calloc(rows, sizeof *d.labels);
     assert_true(d.pixels != NULL && d.labels != NULL);
     memset(d.pixels + bytes, 0, YK_ROW_SLACK);
     for (size_t i = 0; i < bytes; i++)

@@ -72,7 +72,7 @@ static bool add_pixels(const struct yk_dataset *d, uint32_t from, uint32_t to, s
                 c->key[c->entries] = i;
                 c->value[c->entries++] = (float)pixel[i] * d->scale;
             }
-        c->label[c->rows] = d->labels[r];
+        c->label[c->rows] = (uint8_t)d->labels[r]; /* of two classes */
         c->end[c->rows++] = c->entries;
     }
     return true;
@@ -85,7 +85,9 @@ yk_code yk_dataset_sparse(struct yk_dataset *d, struct yk_error *e)
     struct yk_chunk c = {0};
     struct yk_facts facts = {0};
     struct yk_rows *rows = NULL;
-    yk_code rc = yk_builder_open(&b, NULL, false, e);
+    yk_code rc = yk_dataset_load(d, e);
+    if (rc == YK_OK)
+        rc = yk_builder_open(&b, NULL, false, e);
     for (uint32_t at = 0; at < d->rows && rc == YK_OK; at += SOME) {
         if (!add_pixels(d, at, d->rows - at < SOME ? d->rows : at + SOME, &c) || !yk_facts_find(&facts, &c))
             rc = yk_fail_memory(e, (size_t)SOME * d->features * 8);
@@ -101,7 +103,8 @@ yk_code yk_dataset_sparse(struct yk_dataset *d, struct yk_error *e)
         return rc;
     free(d->pixels);
     free(d->labels);
-    d->pixels = d->labels = NULL;
+    d->pixels = NULL;
+    d->labels = NULL;
     d->sparse = rows;
     return YK_OK;
 }
