@@ -13,6 +13,8 @@
  * THREADS: a work belongs to one caller. */
 #include "model/logreg.h"
 
+#include "model/onnx_net.h"
+
 #include <math.h>
 
 static yk_code model_open(struct yk_model **out, const struct yk_dataset *shape, struct yk_error *e)
@@ -180,6 +182,11 @@ static void score(struct yk_work *w, const struct yk_params *params, const struc
     out->examples += batch->n;
 }
 
+static yk_code onnx(const struct yk_model *m, const struct yk_params *params, const char *path, struct yk_error *e)
+{
+    return yk_onnx_logreg(path, m->features, params, e);
+}
+
 static void graph(const struct yk_model *m, struct yk_events *events)
 {
     int64_t features = (int64_t)m->features;
@@ -216,5 +223,6 @@ const struct yk_model_ops yk_model_logreg = {
     .keys = keys,
     .choose = choose,
     .sweep = yk_logreg_sweep,
+    .onnx = onnx,
     .graph = graph,
 };

@@ -42,6 +42,7 @@ double yk_score_recall(const struct yk_score *s);    /* NAN if nothing was label
 
 struct yk_model;
 struct yk_work;
+struct yk_net;    /* net.h */
 struct yk_update; /* optim/optim.h; a model only passes it on */
 
 /* Slot space: a sparse model computes with a handful of keys, the flat indices of the parameters that some rows touch. Slot i
@@ -81,15 +82,27 @@ struct yk_sweep {
     double loss; /* out: of each row before the step that it is part of, summed */
 };
 
+/* What a net wants to know besides its file and the shape of the data. */
+struct yk_net_how {
+    uint64_t seed;         /* of dropout; that of the starting values is layout's */
+    float label_smoothing; /* s: the target is 1 - s at the label, plus s / classes everywhere */
+    unsigned
+        crowd; /* workers of which each pushes when it likes, else 1; 0 is 1: running statistics move by 1 / crowd at a push */
+};
+
 struct yk_model_ops {
     const char *name;
     const char *help;
     bool packed;                 /* wants its data without background: see yk_dataset_pack */
+    bool asks;                   /* step asks its sink for the parameters of a layer before it reads them */
     const char *const *defaults; /* option, value, option, value, ..., NULL: used where the user says nothing */
 
     /* A model for data of this shape. YK_USAGE names both shapes if they do not fit. */
     yk_code (*open)(struct yk_model **out, const struct yk_dataset *shape, struct yk_error *e);
     void (*close)(struct yk_model *m);
+    /* Nets have this instead of open, and what their file says before defaults. `net` is the caller's, and lives as long as the model. */
+    yk_code (*open_net)(struct yk_model **out, const struct yk_net *net, const struct yk_net_how *how,
+                        const struct yk_dataset *shape, struct yk_error *e);
 
     /* Lay out the parameters and give them their starting values by `seed`. Called once, before any step. */
     yk_code (*layout)(struct yk_model *m, struct yk_params *params, uint64_t seed, struct yk_error *e);
@@ -97,6 +110,14 @@ struct yk_model_ops {
     /* A worker's buffers and helper threads, on kernels of instruction set `isa` ("auto"). */
     yk_code (*work_open)(struct yk_work **out, const struct yk_model *m, unsigned threads, const char *isa, struct yk_error *e);
     void (*work_close)(struct yk_work *w);
+    /* Nets, NULL for others. Choose what computes: an engine's name, "lanes:4" for one on the first layers and the other behind, or "auto" for what makes
+     * a step of `batch` examples fastest, which takes a tenth of a second to find out. Between layout and the first work_open; without it works
+     * take the first engine. `chosen` is the model's; `said` gets a sentence on why. */
+    yk_code (*engine)(struct yk_model *m, const struct yk_params *params, const char *name, uint32_t batch, unsigned threads,
+                      const char *isa, const char **chosen, char said[256], struct yk_error *e);
+    /* Nets, NULL for others. Plan for steps (`train`) or scores of up to `batch` examples, so that the first takes no longer than the others; without
+     * it the first one plans. `said` gets a sentence on the plan. */
+    yk_code (*prepare)(struct yk_work *w, uint32_t batch, bool train, char said[256], struct yk_error *e);
 
     /* Threads that a step over `batch` examples keeps busy: the rest of the machine is free for other things. */
     unsigned (*busy)(const struct yk_work *w, uint32_t batch);
@@ -122,11 +143,16 @@ struct yk_model_ops {
      * lazy sweep takes one thread. */
     yk_code (*sweep)(struct yk_work *w, struct yk_sweep *s, struct yk_error *e);
 
+    /* Write it, trained, as an ONNX graph (see onnx_net.h). NULL: it has none. */
+    yk_code (*onnx)(const struct yk_model *m, const struct yk_params *params, const char *path, struct yk_error *e);
+
     /* The graph that TensorBoard draws, for a batch of any size. */
     void (*graph)(const struct yk_model *m, struct yk_events *events);
 };
 
 #define YK_MODELS(X) X(softmax) X(logreg)
+
+extern const struct yk_model_ops yk_model_net; /* netrun.c: of every net, whatever its name */
 
 const struct yk_model_ops *yk_model_find(const char *name); /* NULL if there is none */
 const struct yk_model_ops *yk_model_at(unsigned i);         /* NULL past the end */

@@ -20,7 +20,7 @@ static void test_list(void **state)
 {
     (void)state;
     _Alignas(64) uint8_t pixels[4 * 16 + YK_ROW_SLACK] = {9, 0, 200};
-    uint8_t labels[4] = {0, 1, 2, 1};
+    uint16_t labels[4] = {0, 1, 2, 1};
     const uint32_t row[4] = {0, 1, 2, 3};
     const struct yk_dataset set = {.name = "small",
                                    .rows = 4,

@@ -9,6 +9,7 @@
 #include "base/team.h"
 #include "kernel/kernel.h"
 #include "model/model.h"
+#include "model/onnx_net.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -192,6 +193,11 @@ static void score(struct yk_work *w, const struct yk_params *params, const struc
     out->examples += batch->n;
 }
 
+static yk_code onnx(const struct yk_model *m, const struct yk_params *params, const char *path, struct yk_error *e)
+{
+    return yk_onnx_softmax(path, m->shape, m->classes, params, e);
+}
+
 static void graph(const struct yk_model *m, struct yk_events *events)
 {
     const struct yk_graph_node node[] = {
@@ -235,5 +241,6 @@ const struct yk_model_ops yk_model_softmax = {
     .busy = busy,
     .step = step,
     .score = score,
+    .onnx = onnx,
     .graph = graph,
 };

@@ -23,7 +23,7 @@ extern const struct yk_model_ops yk_model_softmax;
 static const struct yk_model_ops *const OPS = &yk_model_softmax;
 
 static _Alignas(64) uint8_t pixels[ROWS * FEATURES + YK_ROW_SLACK];
-static uint8_t labels[ROWS];
+static uint16_t labels[ROWS];
 static uint32_t order[ROWS];
 static struct yk_dataset set = {.name = "random",
                                 .rows = ROWS,
@@ -63,7 +63,7 @@ static void rig_open(struct rig *r, unsigned threads)
     for (size_t i = 0; i < ROWS * FEATURES; i++)
         pixels[i] = yk_rng_below(&rng, 4) == 0 ? (uint8_t)yk_rng_below(&rng, 256) : 0;
     for (uint32_t i = 0; i < ROWS; i++) {
-        labels[i] = (uint8_t)yk_rng_below(&rng, CLASSES);
+        labels[i] = (uint16_t)yk_rng_below(&rng, CLASSES);
         order[i] = (i * 389 + 17) % ROWS; /* 389 and 1000 have no common factor: every row once */
     }
     if (packed.blocks == NULL) /* the same for every rig, and kept for all of them */

@@ -1,0 +1,268 @@
+/* onnx_net.c - what a trained model is in ONNX's operators; see onnx_net.h.
+ *
+ *     pixels (N, H, W, C) - Mul 1/255 - Transpose (N, C, H, W) [- Sub mean - Div deviation] - layers - Softmax - probabilities (N, classes)
+ *
+ * A layer NAME writes the tensor NAME/out; names of layers have no slash, so nothing else can be called that. Between layers tensors
+ * have four dimensions or, after dense and flatten, two; a layer that needs the other form gets a Flatten or a Reshape before it.
+ * Dropout is nothing when a net is used, and is left out. */
+#include "model/onnx_net.h"
+
+#include "param/onnx.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { NAME = 2 * YK_NAME };
+static const float SCALE = 1.0f / 255; /* of every set of images */
+
+struct builder {
+    struct yk_onnx graph;
+    const struct yk_params *params;
+    char now[NAME];     /* the tensor that the next node reads */
+    bool flat;          /* it has two dimensions */
+    char missing[NAME]; /* a parameter that there is not */
+};
+
+/* A node that reads `now` and up to four tensors more, and writes "LABEL/out", or what `out` says. */
+static void node(struct builder *b, const char *op, const char *label, const char *const *more, unsigned n, const char *out,
+                 struct yk_buf *attributes)
+{
+    const char *in[5] = {b->now};
+    char to[NAME];
+    for (unsigned i = 0; i < n; i++)
+        in[i + 1] = more[i];
+    snprintf(to, sizeof to, "%.*s%s", NAME - 5, out != NULL ? out : label, out != NULL ? "" : "/out");
+    yk_onnx_node(&b->graph, op, label, in, n + 1, to, attributes);
+    memcpy(b->now, to, sizeof to);
+}
+
+static void plain(struct builder *b, const char *op, const char *label)
+{
+    node(b, op, label, NULL, 0, NULL, NULL);
+}
+
+/* With a constant: one number a channel or for all, (n, 1, 1) or (1). */
+static void with_constant(struct builder *b, const char *op, const char *label, const float *v, uint32_t n)
+{
+    const uint64_t shape[] = {n, 1, 1};
+    char name[NAME];
+    const char *more[] = {name};
+    snprintf(name, sizeof name, "%s/value", label);
+    yk_onnx_floats(&b->graph, name, n > 1 ? 3 : 1, shape, v);
+    node(b, op, label, more, 1, NULL, NULL);
+}
+
+static void flatten(struct builder *b, const char *label)
+{
+    struct yk_buf attributes = {0};
+    if (b->flat)
+        return;
+    yk_onnx_int(&attributes, "axis", 1);
+    node(b, "Flatten", label, NULL, 0, NULL, &attributes);
+    b->flat = true;
+}
+
+static void unflatten(struct builder *b, const struct yk_layer *l)
+{
+    const int64_t shape[] = {-1, l->in.c, l->in.h, l->in.w};
+    char label[NAME], name[NAME];
+    const char *more[] = {name};
+    if (!b->flat)
+        return;
+    snprintf(label, sizeof label, "%s/images", l->name);
+    snprintf(name, sizeof name, "%s/shape", l->name);
+    yk_onnx_shape(&b->graph, name, 4, shape);
+    node(b, "Reshape", label, more, 1, NULL, NULL);
+    b->flat = false;
+}
+
+/* A layer's own parameters become tensors of the same names; `which` is a list that NULL ends. */
+static void with_parameters(struct builder *b, const char *op, const struct yk_layer *l, const char *const *which,
+                            struct yk_buf *attributes)
+{
+    char name[4][NAME];
+    const char *more[4];
+    unsigned n = 0;
+    for (; which[n] != NULL; n++) {
+        snprintf(name[n], NAME, "%s.%s", l->name, which[n]);
+        const struct yk_view *v = yk_params_find(b->params, name[n]);
+        if (v == NULL) {
+            memcpy(b->missing, name[n], NAME);
+            yk_buf_release(attributes);
+            return;
+        }
+        yk_onnx_floats(&b->graph, v->name, v->ndim, v->shape, b->params->flat + v->at);
+        more[n] = name[n];
+    }
+    node(b, op, l->name, more, n, NULL, attributes);
+}
+
+static const char *const WITH_BIAS[] = {"weight", "bias", NULL}, *const WITHOUT[] = {"weight", NULL};
+
+static void add_window(struct builder *b, const struct yk_layer *l)
+{
+    struct yk_buf attributes = {0};
+    unflatten(b, l);
+    yk_onnx_ints(&attributes, "kernel_shape", l->kernel, 2);
+    yk_onnx_ints(&attributes, "strides", l->stride, 2);
+    yk_onnx_ints(&attributes, "pads", l->pad, 4);
+    if (l->kind == YK_LAYER_conv) {
+        yk_onnx_int(&attributes, "group", l->groups);
+        with_parameters(b, "Conv", l, l->bias ? WITH_BIAS : WITHOUT, &attributes);
+        return;
+    }
+    if (l->kind == YK_LAYER_avgpool)
+        yk_onnx_int(&attributes, "count_include_pad", 1);
+    node(b, l->kind == YK_LAYER_avgpool ? "AveragePool" : "MaxPool", l->name, NULL, 0, NULL, &attributes);
+}
+
+static void add_dense(struct builder *b, const struct yk_layer *l)
+{
+    struct yk_buf attributes = {0};
+    char label[NAME];
+    snprintf(label, sizeof label, "%s/flat", l->name);
+    flatten(b, label);
+    yk_onnx_int(&attributes, "transB", 1);
+    with_parameters(b, "Gemm", l, l->bias ? WITH_BIAS : WITHOUT, &attributes);
+}
+
+static void add_lrn(struct builder *b, const struct yk_layer *l)
+{
+    struct yk_buf attributes = {0};
+    unflatten(b, l);
+    yk_onnx_float(&attributes, "alpha", l->alpha);
+    yk_onnx_float(&attributes, "beta", l->beta);
+    yk_onnx_float(&attributes, "bias", l->k);
+    yk_onnx_int(&attributes, "size", l->size);
+    node(b, "LRN", l->name, NULL, 0, NULL, &attributes);
+}
+
+static void add_batchnorm(struct builder *b, const struct yk_layer *l)
+{
+    static const char *const WHICH[] = {"weight", "bias", "mean", "var", NULL};
+    struct yk_buf attributes = {0};
+    yk_onnx_float(&attributes, "epsilon", l->eps);
+    with_parameters(b, "BatchNormalization", l, WHICH, &attributes);
+}
+
+static void add_function(struct builder *b, const struct yk_layer *l)
+{
+    plain(b, l->kind == YK_LAYER_relu ? "Relu" : l->kind == YK_LAYER_tanh ? "Tanh" : "Sigmoid", l->name);
+}
+
+static void add_dropout(struct builder *b, const struct yk_layer *l)
+{
+    (void)b, (void)l;
+}
+
+static void add_flatten(struct builder *b, const struct yk_layer *l)
+{
+    flatten(b, l->name);
+}
+
+static void add_probabilities(struct builder *b, const char *label)
+{
+    struct yk_buf attributes = {0};
+    yk_onnx_int(&attributes, "axis", 1);
+    node(b, "Softmax", label, NULL, 0, "probabilities", &attributes);
+}
+
+static void add_softmax(struct builder *b, const struct yk_layer *l)
+{
+    char label[NAME];
+    snprintf(label, sizeof label, "%s/flat", l->name);
+    flatten(b, label);
+    add_probabilities(b, l->name);
+}
+
+static void (*const ADD[YK_LAYER_COUNT])(struct builder *b, const struct yk_layer *l) = {
+    [YK_LAYER_conv] = add_window,         [YK_LAYER_maxpool] = add_window,  [YK_LAYER_avgpool] = add_window,
+    [YK_LAYER_dense] = add_dense,         [YK_LAYER_relu] = add_function,   [YK_LAYER_tanh] = add_function,
+    [YK_LAYER_sigmoid] = add_function,    [YK_LAYER_lrn] = add_lrn,         [YK_LAYER_dropout] = add_dropout,
+    [YK_LAYER_batchnorm] = add_batchnorm, [YK_LAYER_flatten] = add_flatten, [YK_LAYER_softmax] = add_softmax,
+};
+
+/* The input, from 0 .. 255 to 0 .. 1. */
+static void begin_pixels(struct builder *b, const uint32_t shape[3])
+{
+    const uint64_t pixels[] = {YK_ONNX_ANY, shape[0], shape[1], shape[2]};
+    yk_onnx_input(&b->graph, "pixels", 4, pixels);
+    snprintf(b->now, sizeof b->now, "pixels");
+    with_constant(b, "Mul", "input/scale", &SCALE, 1);
+}
+
+static yk_code finish(struct builder *b, const char *path, const char *name, uint32_t classes, struct yk_error *e)
+{
+    const uint64_t shape[] = {YK_ONNX_ANY, classes};
+    yk_onnx_output(&b->graph, "probabilities", 2, shape);
+    yk_code rc = YK_OK;
+    if (b->missing[0] != '\0')
+        rc = yk_fail(e, YK_DATA, "cannot write '%s': the parameters lack '%s'", path, b->missing);
+    if (rc == YK_OK)
+        rc = yk_onnx_write(&b->graph, path, name, e);
+    yk_onnx_release(&b->graph);
+    return rc;
+}
+
+yk_code yk_onnx_net(const char *path, const struct yk_net *n, const struct yk_params *p, struct yk_error *e)
+{
+    static const uint32_t ORDER[] = {0, 3, 1, 2};
+    const uint32_t shape[3] = {n->input.h, n->input.w, n->input.c};
+    struct builder b = {.params = p};
+    struct yk_buf attributes = {0};
+    begin_pixels(&b, shape);
+    yk_onnx_ints(&attributes, "perm", ORDER, 4);
+    node(&b, "Transpose", "input/channels", NULL, 0, NULL, &attributes);
+    if (n->normalized) {
+        with_constant(&b, "Sub", "input/mean", n->mean, n->input.c);
+        with_constant(&b, "Div", "input/std", n->deviation, n->input.c);
+    }
+    for (unsigned i = 0; i < n->layers; i++)
+        ADD[n->layer[i].kind](&b, &n->layer[i]);
+    return finish(&b, path, n->name, n->classes, e);
+}
+
+yk_code yk_onnx_softmax(const char *path, const uint32_t shape[3], uint32_t classes, const struct yk_params *p,
+                        struct yk_error *e)
+{
+    const struct yk_layer layer = {.name = "softmax"}; /* the pixels of a row lie as the data has them: no transposition */
+    struct builder b = {.params = p};
+    struct yk_buf attributes = {0};
+    begin_pixels(&b, shape);
+    flatten(&b, "flatten");
+    yk_onnx_int(&attributes, "transB", 1);
+    with_parameters(&b, "Gemm", &layer, WITH_BIAS, &attributes);
+    add_probabilities(&b, "probability");
+    return finish(&b, path, "softmax", classes, e);
+}
+
+/* p of class 1, and beside it 1 - p. */
+yk_code yk_onnx_logreg(const char *path, uint64_t features, const struct yk_params *p, struct yk_error *e)
+{
+    const struct yk_view *weight = yk_params_find(p, "logreg.weight"), *bias = yk_params_find(p, "logreg.bias");
+    const uint64_t input[] = {YK_ONNX_ANY, features}, column[] = {features, 1}, single[] = {1};
+    const char *const product[] = {"logreg.weight"}, *const sum[] = {"logreg.bias"}, *const both[] = {"one", "likely/out"},
+                      *const columns[] = {"likely/out"};
+    const float one = 1;
+    struct builder b = {.params = p};
+    struct yk_buf attributes = {0};
+    if (features > YK_ONNX_FEATURES) {
+        yk_fail(e, YK_USAGE, "cannot write '%s': %llu features are too many for a dense input, at most %d are possible", path,
+                (unsigned long long)features, YK_ONNX_FEATURES);
+        yk_hint(e, "--to text and --to npz take any number of them");
+        return YK_USAGE;
+    }
+    yk_onnx_input(&b.graph, "features", 2, input);
+    snprintf(b.now, sizeof b.now, "features");
+    yk_onnx_floats(&b.graph, "logreg.weight", 2, column, p->flat + weight->at);
+    yk_onnx_floats(&b.graph, "logreg.bias", 1, single, p->flat + bias->at);
+    yk_onnx_floats(&b.graph, "one", 1, single, &one);
+    node(&b, "MatMul", "product", product, 1, NULL, NULL);
+    node(&b, "Add", "logit", sum, 1, NULL, NULL);
+    plain(&b, "Sigmoid", "likely");
+    yk_onnx_node(&b.graph, "Sub", "unlikely", both, 2, "unlikely/out", NULL);
+    snprintf(b.now, sizeof b.now, "unlikely/out");
+    yk_onnx_int(&attributes, "axis", 1);
+    node(&b, "Concat", "both", columns, 1, "probabilities", &attributes);
+    return finish(&b, path, "logreg", 2, e);
+}
