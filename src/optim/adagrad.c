@@ -1,5 +1,5 @@
-/* adagrad.c - AdaGrad: n += g^2; w -= lr g / (sqrt(n) + eps). Rates fall where gradients have been large. Then l1 and l2 flow over the
- * time that is the key's rate; n counts gradients of the data only, so it stands still while a key is untouched. A key that no gradient has
+/* adagrad.c - AdaGrad: n += g^2; w -= lr g / (sqrt(n) + eps); with decay the gradient is g + decay w. Rates fall where gradients have been
+ * large. Then l1 and l2 flow over the time that is the key's rate; n counts gradients of the data only, so it stands still while a key is untouched. A key that no gradient has
  * reached has no rate yet, and stays what it is. */
 #include "optim/sparse.h"
 
@@ -8,6 +8,16 @@ YK_INLINE void apply_plain(const struct yk_update *u, float *restrict w, float *
     float scale = u->scale, lr = u->lr, eps = u->eps;
     for (size_t i = 0; i < n; i++) {
         float d = scale * g[i];
+        sum[i] += d * d;
+        w[i] -= lr * d / (sqrtf(sum[i]) + eps);
+    }
+}
+
+YK_INLINE void apply_decayed(const struct yk_update *u, float *restrict w, float *restrict sum, const float *restrict g, size_t n)
+{
+    float scale = u->scale, lr = u->lr, eps = u->eps, decay = u->decay;
+    for (size_t i = 0; i < n; i++) {
+        float d = scale * g[i] + decay * w[i];
         sum[i] += d * d;
         w[i] -= lr * d / (sqrtf(sum[i]) + eps);
     }
@@ -28,7 +38,9 @@ YK_INLINE void apply_regularized(const struct yk_update *u, struct flow f, float
 YK_WIDE static void apply(const struct yk_update *u, float *restrict w, const float *restrict g, float *const *slot, size_t n)
 {
     float *restrict sum = slot[0]; /* (n) squares so far */
-    if (u->l2 > 0)
+    if (u->decay > 0)
+        apply_decayed(u, w, sum, g, n);
+    else if (u->l2 > 0)
         apply_regularized(u, flow_of(u, true), w, sum, g, n);
     else if (u->l1 > 0)
         apply_regularized(u, flow_of(u, false), w, sum, g, n);
@@ -113,7 +125,7 @@ YK_WIDE static void read_keys(const struct yk_update *u, const float *w, float *
 const struct yk_optimizer_ops yk_optimizer_adagrad = {.name = "adagrad",
                                                       .help = "n += g^2; w -= lr g / (sqrt n + eps)",
                                                       .lr = 0.1,
-                                                      .uses = "eps|l1|l2",
+                                                      .uses = "eps|l1|l2|weight-decay",
                                                       .slots = 1,
                                                       .slot = {"squares", "seen"},
                                                       .lazy = YK_LAZY_IF_REGULARIZED,

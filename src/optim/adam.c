@@ -1,5 +1,5 @@
 /* adam.c - Adam: m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2; w -= lr m^ / (sqrt(v^) + eps), where ^ divides by 1 - b^t.
- * t counts updates from 1; with l2 the gradient is g + l2 w. The corrections are folded into the rate, in double, so that they are
+ * t counts updates from 1; with l2 or decay the gradient is g + (l2 + decay) w. The corrections are folded into the rate, in double, so that they are
  * exact for small t. */
 #include "optim/optim.h"
 
@@ -25,7 +25,7 @@ YK_WIDE static void apply(const struct yk_update *u, float *restrict w, const fl
                            .first = (float)(u->lr / (1 - pow(u->momentum, t))),
                            .second = (float)(1 / sqrt(1 - pow(u->beta2, t))),
                            .eps = u->eps};
-    float scale = u->scale, l2 = u->l2;
+    float scale = u->scale, l2 = u->l2 + u->decay;
     if (l2 > 0) {
         for (size_t i = 0; i < n; i++)
             step(r, &w[i], &m[i], &v[i], scale * g[i] + l2 * w[i]);
@@ -38,7 +38,7 @@ YK_WIDE static void apply(const struct yk_update *u, float *restrict w, const fl
 const struct yk_optimizer_ops yk_optimizer_adam = {.name = "adam",
                                                    .help = "m, v: moments; w -= lr m^ / (sqrt v^ + eps)",
                                                    .lr = 0.001,
-                                                   .uses = "momentum|beta2|eps|l2",
+                                                   .uses = "momentum|beta2|eps|l2|weight-decay",
                                                    .slots = 2,
                                                    .slot = {"first", "second"},
                                                    .apply = apply};

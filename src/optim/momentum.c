@@ -1,4 +1,4 @@
-/* momentum.c - heavy-ball momentum: v = mu v + g + l2 w; w -= lr v. The rate is outside v, so that a change of it acts at once.
+/* momentum.c - heavy-ball momentum: v = mu v + g + (l2 + decay) w; w -= lr v. The rate is outside v, so that a change of it acts at once.
  *
  * SPARSE: an untouched key glides on. One step without a gradient is linear in (w, v), a matrix of 2 x 2, so k steps at one rate are its
  * k-th power, in log k products. Under a schedule the first STEPWISE steps, in which most of the gliding happens (all but e^-13 at
@@ -21,9 +21,10 @@ YK_INLINE void regularized(const struct yk_update *u, float *w, float *v, float 
 
 YK_WIDE static void apply(const struct yk_update *u, float *restrict w, const float *restrict g, float *const *slot, size_t n)
 {
-    const struct yk_update c = *u;
+    struct yk_update c = *u;
     float *restrict v = slot[0]; /* (n) velocity */
-    if (u->l2 > 0) {
+    c.l2 += c.decay;
+    if (c.l2 > 0) {
         for (size_t i = 0; i < n; i++)
             regularized(&c, &w[i], &v[i], g[i]);
     } else {
@@ -106,7 +107,7 @@ static void read_keys(const struct yk_update *u, const float *w, float *const *s
 const struct yk_optimizer_ops yk_optimizer_momentum = {.name = "momentum",
                                                        .help = "v = mu v + g + l2 w; w -= lr v",
                                                        .lr = 0.01,
-                                                       .uses = "momentum|l2",
+                                                       .uses = "momentum|l2|weight-decay",
                                                        .slots = 1,
                                                        .slot = {"velocity", "seen"},
                                                        .lazy = YK_LAZY_ALWAYS,

@@ -12,7 +12,8 @@
  * l1 and l2 of sgd and adagrad act after the gradient, as the exact *flow* of w' = -(l2 w + l1 sgn w) over the time x, the key's rate:
  *     |w| <- max(0, |w| e^(-l2 x) - l1 (1 - e^(-l2 x))/l2)             x = lr (sgd), lr/(sqrt n + eps) (adagrad; 0 while n is 0)
  * Flows of one after the other are the flow of the sum, which is why k steps can be caught up in one. Momentum and adam add l2 w to
- * the gradient, as is usual there; FTRL has both in its formula.
+ * the gradient, as is usual there; FTRL has both in its formula. `decay` (--weight-decay) is for nets: all but FTRL add decay w to the gradient,
+ * as torch does; dense runs only.
  *
  * The loops use no fused operations (see the Makefile), so their bits do not depend on the vector width the CPU allows;
  * YK_WIDE lets the compiler make a copy for each width.
@@ -44,8 +45,9 @@ struct yk_update {
     float beta2;
     float eps;
     float l1, l2;
-    float beta; /* of ftrl */
-    bool lazy;  /* the state has the slot "seen" */
+    float decay; /* not together with l1 or l2 */
+    float beta;  /* of ftrl */
+    bool lazy;   /* the state has the slot "seen" */
     /* Rates of steps before, for catching up: base_lr shaped by the schedule; NULL: lr has always been the rate. */
     const struct yk_schedule *schedule;
     double base_lr;
@@ -58,7 +60,7 @@ struct yk_optimizer_ops {
     const char *name;
     const char *help;           /* the formula, for --help and docs */
     double lr;                  /* the rate if the user and the model give none */
-    const char *uses;           /* which of momentum|beta2|eps|l1|l2|ftrl-beta it has; "" for none */
+    const char *uses;           /* which of momentum|beta2|eps|l1|l2|weight-decay|ftrl-beta it has; "" for none */
     unsigned slots;             /* state vectors of a dense run, each as long as the range */
     const char *slot[YK_SLOTS]; /* their names in a checkpoint, and behind them "seen", if there is a use for it */
     enum yk_laziness lazy;
@@ -83,8 +85,10 @@ const struct yk_optimizer_ops *yk_optimizer_at(unsigned i);         /* NULL past
 unsigned yk_optimizer_slots(const struct yk_optimizer_ops *o, const struct yk_update *constants, bool sparse);
 
 /* The learning rate as a function of the global step, from a text such as
- *     constant   staircase:0.5:1000   exponential:0.96:1000   cosine:10000   cosine:10000:0.0001   warmup:500,cosine:10000
- * staircase is lr * rate^floor(step/every), exponential lr * rate^(step/every) (real division); cosine falls from lr to its
+ *     constant   staircase:0.5:1000   stairs:4:250:90000   exponential:0.96:1000   cosine:10000   cosine:10000:0.0001
+ *     warmup:500,cosine:10000
+ * stairs:N:FALL:STEPS is the staircase that begins with lr, has fallen to lr/FALL on its N-th stair, and gets there after STEPS: a stair every
+ * STEPS/(N-1), each FALL^(1/(N-1)) times lower. staircase is lr * rate^floor(step/every), exponential lr * rate^(step/every) (real division); cosine falls from lr to its
  * last number (0) over so many steps and stays there; warmup rises in equal parts over the first N steps and multiplies the shape that
  * follows. */
 struct yk_schedule {

@@ -38,12 +38,13 @@ static void random_gradient(struct yk_rng *r, float *g)
 
 /* Regularizers to try: none, each, both. Those that an optimizer does not have are left out. */
 static const struct {
-    float l1, l2;
-} TRY[] = {{0, 0}, {0.02f, 0}, {0, 0.03f}, {0.02f, 0.03f}};
+    float l1, l2, decay;
+} TRY[] = {{0, 0, 0}, {0.02f, 0, 0}, {0, 0.03f, 0}, {0.02f, 0.03f, 0}, {0, 0, 0.04f}};
 
 static bool has(const struct yk_optimizer_ops *o, size_t t)
 {
-    return (TRY[t].l1 == 0 || yk_choice_has(o->uses, "l1")) && (TRY[t].l2 == 0 || yk_choice_has(o->uses, "l2"));
+    return (TRY[t].l1 == 0 || yk_choice_has(o->uses, "l1")) && (TRY[t].l2 == 0 || yk_choice_has(o->uses, "l2")) &&
+           (TRY[t].decay == 0 || yk_choice_has(o->uses, "weight-decay"));
 }
 
 static void follow_formula(const struct yk_optimizer_ops *o, size_t t)
@@ -63,6 +64,7 @@ static void follow_formula(const struct yk_optimizer_ops *o, size_t t)
         u.step = step;
         u.l1 = TRY[t].l1;
         u.l2 = TRY[t].l2;
+        u.decay = TRY[t].decay;
         random_gradient(&r, g);
         apply(o, &u, &s, g, 0, N);
         for (int i = 0; i < N; i++) {

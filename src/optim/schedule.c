@@ -42,8 +42,15 @@ static bool parse(const char *p, struct yk_schedule *s)
         if (*p++ != ',')
             return false;
     }
+    double stairs, fall;
     if (word(&p, "constant")) {
         s->shape = YK_CONSTANT;
+    } else if (word(&p, "stairs")) {
+        s->shape = YK_STAIRCASE;
+        if (!number(&p, 1, &stairs) || !number(&p, 0, &fall) || !number(&p, 0, &s->every) || stairs != floor(stairs))
+            return false;
+        s->rate = pow(1 / fall, 1 / (stairs - 1));
+        s->every /= stairs - 1;
     } else if (word(&p, "staircase")) {
         s->shape = YK_STAIRCASE;
         if (!number(&p, 0, &s->rate) || !number(&p, 0, &s->every))
@@ -68,10 +75,10 @@ yk_code yk_schedule_parse(const char *text, struct yk_schedule *out, struct yk_e
 {
     struct yk_schedule s = {.shape = YK_CONSTANT};
     if (!parse(text, &s)) {
-        yk_fail(e, YK_USAGE, "--schedule: '%.80s' is not a schedule", text);
+        yk_fail(e, YK_USAGE, "'%.80s' is not a schedule", text);
         yk_hint(
-            e,
-            "constant, staircase:RATE:STEPS, exponential:RATE:STEPS, cosine:STEPS[:LAST], or one of them after 'warmup:STEPS,'");
+            e, "constant, staircase:RATE:STEPS, stairs:N:FALL:STEPS, exponential:RATE:STEPS, cosine:STEPS[:LAST], or one of them "
+               "after 'warmup:STEPS,'");
         return YK_USAGE;
     }
     *out = s;

@@ -1,4 +1,4 @@
-/* sgd.c - stochastic gradient descent: w -= lr g, then the flow of l1 and l2 over the time lr. No state, but for "seen" in a sparse run
+/* sgd.c - stochastic gradient descent: w -= lr (g + decay w), then the flow of l1 and l2 over the time lr. No state, but for "seen" in a sparse run
  * with l1 or l2. */
 #include "optim/sparse.h"
 
@@ -11,9 +11,12 @@ YK_INLINE void apply_regularized(const struct yk_update *u, struct flow f, float
 
 YK_WIDE static void apply(const struct yk_update *u, float *restrict w, const float *restrict g, float *const *slot, size_t n)
 {
-    float rate = u->lr * u->scale;
+    float rate = u->lr * u->scale, pull = u->lr * u->decay;
     (void)slot;
-    if (u->l2 > 0)
+    if (u->decay > 0)
+        for (size_t i = 0; i < n; i++)
+            w[i] -= rate * g[i] + pull * w[i];
+    else if (u->l2 > 0)
         apply_regularized(u, flow_of(u, true), w, g, n);
     else if (u->l1 > 0)
         apply_regularized(u, flow_of(u, false), w, g, n);
@@ -81,9 +84,9 @@ YK_WIDE static void read_keys(const struct yk_update *u, const float *w, float *
 }
 
 const struct yk_optimizer_ops yk_optimizer_sgd = {.name = "sgd",
-                                                  .help = "w -= lr g",
+                                                  .help = "w -= lr (g + decay w)",
                                                   .lr = 0.01,
-                                                  .uses = "l1|l2",
+                                                  .uses = "l1|l2|weight-decay",
                                                   .slot = {"seen"},
                                                   .lazy = YK_LAZY_IF_REGULARIZED,
                                                   .apply = apply,

@@ -20,8 +20,19 @@ static void test_by_hand(void **state)
     assert_int_equal(o->slots, 0);
 }
 
+/* As torch has it: w -= lr (g + decay w). */
+static void test_decay(void **state)
+{
+    (void)state;
+    const struct yk_update u = {.lr = 0.5f, .scale = 0.25f, .decay = 0.5f};
+    float w[3] = {1, -2, 0};
+    const float g[3] = {8, -16, 0};
+    yk_optimizer_find("sgd")->apply(&u, w, g, NULL, 3);
+    assert_true(w[0] == -0.25f && w[1] == 0.5f && w[2] == 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_by_hand)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_by_hand), cmocka_unit_test(test_decay)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
