@@ -1,9 +1,9 @@
 /* office.h - a post office between the endpoints of a rig: nothing arrives before it is delivered, so a test can have messages come late,
- * in any order that the engine allows, or never. For tests of sparse runs only.
+ * in any order that the engine allows, or never.
  *
- * Between two endpoints messages keep their order. As over MPI a message is *placed* (place() is asked where its data go) some time
- * before it is delivered, maybe before earlier ones are. The endpoints believe that they are in different processes. One thread plays;
- * another may wait in a blocking call, so sending takes the office's lock. */
+ * Between two endpoints messages keep their order, but the more urgent may overtake. As over MPI a message is *placed* (place() is asked
+ * where its data go) some time before it is delivered, maybe before earlier ones are. The endpoints believe that they are in different
+ * processes. One thread plays; another may wait in a blocking call, so sending takes the office's lock. */
 #ifndef YK_TESTS_OFFICE_H
 #define YK_TESTS_OFFICE_H
 
@@ -11,7 +11,7 @@
 
 #include <stdlib.h>
 
-enum { OFFICE_ENDS = RIG_OWNERS + RIG_WORKERS, OFFICE_BELL = 0xffff };
+enum { OFFICE_ENDS = RIG_OWNERS + RIG_WORKERS, OFFICE_BELL = 0xff };
 
 struct office_letter {
     struct office_letter *next;
@@ -54,9 +54,10 @@ static inline void office_arrive(void *arg, const struct yk_note *n, const void 
     pthread_mutex_lock(&o->lock);
     bool lost = o->end[n->from].gone || to->gone || (o->intercept != NULL && !o->intercept(o, &l->note, &l->data));
     struct office_letter **at = &o->first[n->from][n->to];
-    while (*at != NULL)
+    while (*at != NULL && ((*at)->placed || !yk_note_overtakes(n, &(*at)->note)))
         at = &(*at)->next;
     if (!lost) {
+        l->next = *at;
         *at = l;
         o->under_way++;
     }
@@ -85,7 +86,12 @@ static inline void office_open(struct office *o, struct rig *r)
         r->comm->ops->attach(r->comm, i, &OFFICE, &o->end[i]);
     }
     for (unsigned k = 1; k < r->rule.owners; k++)
-        r->server[k].ready = false; /* it waits for its seed */
+        r->server[k].ready = false;                                               /* it waits for its seed */
+    for (unsigned w = 0; yk_rule_buckets(&r->rule) && w < r->rule.workers; w++) { /* with a copy of its own */
+        struct yk_error e;
+        yk_worker_release(&r->worker[w]);
+        assert_int_equal(yk_worker_init(&r->worker[w], r->comm, &r->rule, w, &r->params, true, &e), YK_OK);
+    }
 }
 
 /* Ask where the data of a letter go. */

@@ -277,7 +277,9 @@ static inline void rig_open(struct rig *r, const struct yk_rule *rule, const str
         r->comm->ops->attach(r->comm, (int)k, &yk_server_handler, &r->server[k]);
     }
     for (unsigned w = 0; w < rule->workers; w++) {
-        assert_int_equal(yk_worker_init(&r->worker[w], r->comm, &r->rule, w, &r->params, rule->pooled, &e), YK_OK);
+        assert_int_equal(yk_worker_init(&r->worker[w], r->comm, &r->rule, w, &r->params,
+                                        rule->pooled || rule->codec.kind != YK_CODEC_NONE, &e),
+                         YK_OK);
         r->comm->ops->attach(r->comm, yk_worker_endpoint(r->comm, (int)w), &yk_worker_handler, &r->worker[w]);
     }
 }
@@ -311,7 +313,7 @@ static inline bool rig_answered(struct rig *r, unsigned w)
     struct yk_worker *p = &r->worker[w];
     int me = yk_worker_endpoint(r->comm, (int)w);
     r->comm->ops->lock(r->comm, me);
-    bool yes = p->stop || p->fenced || p->meet || p->failed != YK_OK || p->again || (p->ordered && p->replies >= r->rule.owners);
+    bool yes = p->stop || p->fenced || p->meet || p->failed != YK_OK || p->again || yk_worker_answered(p);
     r->comm->ops->unlock(r->comm, me);
     return yes;
 }

@@ -10,8 +10,9 @@
  *                the data shall go, it arrives there without another copy, in pieces, and the handler is called.
  *
  * Handlers of one endpoint never run at the same time (they run under the endpoint's lock) and see the messages of one sender in the
- * order they were sent. A handler may send (owner to worker, or clock to anybody), but never from a worker's handler to an owner: locks are
- * taken in the order owner, worker.
+ * order they were sent, but for urgent ones (note.urgency, mostly 0), which overtake what still waits for its turn on the wire. A handler
+ * may send (owner to worker, or clock to anybody), but never from a worker's handler to an owner: locks are taken in the order owner,
+ * worker.
  *
  * Waiting: an endpoint counts what arrives; wait() returns when the count has moved. In threads it yields a few hundred
  * times, then sleeps on a futex; over MPI whoever waits drives the engine, and a helper thread drives whenever nobody has for
@@ -29,7 +30,8 @@
 
 struct yk_note {       /* travels as it is: all ranks run the same binary, which is checked when they meet */
     uint16_t from, to; /* endpoints */
-    uint16_t kind;     /* from here on the strategy's; comm carries it unread */
+    uint8_t kind;      /* the strategy's, as all that follows but `bytes`; comm carries it unread */
+    uint8_t urgency;
     uint16_t flags;
     uint32_t incarnation;
     uint32_t examples;
@@ -45,6 +47,18 @@ struct yk_note {       /* travels as it is: all ranks run the same binary, which
 };
 _Static_assert(sizeof(struct yk_note) == 64, "one cache line, one eager message");
 
+enum { YK_AT_ONCE = 255 }; /* the most urgent */
+
+/* Does a message overtake an earlier one to the same process? At once: everything. Other urgent ones: what is not urgent or of a later step, and
+ * of their own step what is less urgent. */
+static inline bool yk_note_overtakes(const struct yk_note *n, const struct yk_note *earlier)
+{
+    if (n->urgency == YK_AT_ONCE || n->urgency == 0 || earlier->urgency == 0)
+        return n->urgency > earlier->urgency;
+    return earlier->urgency != YK_AT_ONCE &&
+           (n->step < earlier->step || (n->step == earlier->step && n->urgency > earlier->urgency));
+}
+
 struct yk_handler {
     /* Where shall the data of this note go? Asked over MPI only, before data arrive; under the endpoint's lock, must not block or
      * send. NULL: take them off the wire and throw them away; arrive() is then called with data == NULL. */
@@ -55,6 +69,8 @@ struct yk_handler {
     /* The process behind this endpoint has died, or was silent for longer than its grace. Called once a peer, on each endpoint of a rank that
      * watches it. May be NULL. */
     void (*lost)(void *arg, int endpoint, const char *why);
+    /* Over MPI, of a sender in this process: shall arrive() get its buffer, as in threads? NULL: never; place() is asked. */
+    bool (*near)(void *arg, const struct yk_note *note);
 };
 
 /* Notes included. */
@@ -84,7 +100,8 @@ struct yk_comm_ops {
     void (*unlock)(struct yk_comm *c, int endpoint);
     /* From now on what this endpoint sends is dropped, what is sent to it is let go of, and lost() is not called for it again. */
     void (*fence)(struct yk_comm *c, int endpoint);
-    /* In threads: all that this endpoint has sent and received. Over MPI: what has passed between this process and that endpoint. */
+    /* In threads: all that this endpoint has sent and received. Over MPI: what has passed between this process and that endpoint of
+     * another one. */
     void (*traffic)(struct yk_comm *c, int endpoint, struct yk_traffic *out);
     /* `clean`: everybody is still there, so the engine may meet for a last time. Otherwise it leaves as it is, and the process must
      * end by _exit. Returns false if it must end so. */

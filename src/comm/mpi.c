@@ -1,9 +1,10 @@
 /* mpi.c - endpoints in processes, over Open MPI: the contract of comm.h. How the engine is built is in mpi_engine.h.
  *
- * MPI moves nothing big unless somebody calls it, and its own waiting burns a core. So whoever waits here drives: looks at what has moved,
- * delivers it, and yields; after about 300 looks at nothing it sleeps in between, 20 us and growing to 200, and after a lull to 500. A helper
- * thread looks when nobody has for a millisecond: while the process computes, transfers go on, heartbeats leave, and an owner that shares
- * the process does its duty.
+ * MPI moves nothing big unless somebody calls it, and its own waiting burns a core. So whoever waits here drives: looks at what has
+ * moved, delivers it, and yields; after about 300 looks at nothing it sleeps in between, 20 us and growing to 200, and after a lull to
+ * 500. While large messages are under way it sleeps sooner: a piece takes a millisecond, so more looks would only take the core from
+ * others. A helper thread looks when nobody has for a millisecond: while the process computes, transfers go on, heartbeats leave, and an
+ * owner that shares the process does its duty.
  * THREADS: as comm.h says. fence may be called from a handler; wait and settle may not.
  * LIMITS:  a handler that runs for long keeps the process from receiving, not from sending. */
 #include <mpi.h>
@@ -29,6 +30,8 @@ enum {
     NAP_LULL = 500,
     HELP_AFTER = 1000, /* since a waiting thread last drove */
     HELP_BUSY = 50,
+    BULK_YIELDS = 4, /* the same while the wire is busy */
+    BULK_NAP = 100,
     PATIENCE = 400, /* looks of the helper at transfers that do not move before it slows down */
 };
 #define CLOSE_GRACE 10.0 /* seconds for the last messages to get through */
@@ -66,11 +69,12 @@ static void look_and_rest(struct engine *m, unsigned *idle, struct endpoint *end
         *idle = 0;
         return;
     }
-    if (++*idle <= YIELDS) {
+    bool bulk = atomic_load_explicit(&m->bulk, memory_order_relaxed) > 0;
+    if (++*idle <= (bulk ? BULK_YIELDS : YIELDS)) {
         sched_yield();
         return;
     }
-    long nap = NAP_SHORT + (long)(*idle - YIELDS) * NAP_STEP;
+    long nap = bulk ? BULK_NAP : NAP_SHORT + (long)(*idle - YIELDS) * NAP_STEP;
     struct timespec limit = microseconds(*idle > LULL ? NAP_LULL : nap < NAP_LONG ? nap : NAP_LONG);
     if (end == NULL) {
         nanosleep(&limit, NULL);
@@ -109,7 +113,8 @@ static void *help(void *arg)
         }
         idle = drive(m, now) ? 0 : idle + 1;
         bool busy = idle == 0 || (idle < PATIENCE && atomic_load_explicit(&m->flight, memory_order_relaxed) > 0);
-        pause = busy ? HELP_BUSY : pause * 2 < HELP_AFTER ? pause * 2 : HELP_AFTER;
+        long soon = atomic_load_explicit(&m->bulk, memory_order_relaxed) > 0 ? BULK_NAP : HELP_BUSY;
+        pause = busy ? soon : pause * 2 < HELP_AFTER ? pause * 2 : HELP_AFTER;
     }
     return NULL;
 }
@@ -130,12 +135,12 @@ static void send_note(struct yk_comm *c, struct yk_note *note, const void *data,
     struct engine *m = engine_of(c);
     struct endpoint *to = &m->end[note->to];
     note->bytes = bytes;
-    atomic_fetch_add_explicit(&to->sent, bytes + sizeof *note, memory_order_relaxed);
-    atomic_fetch_add_explicit(&to->messages_sent, 1, memory_order_relaxed);
     if (to->rank == m->rank) {
         yk_mpi_hand(m, note, data);
         return;
     }
+    atomic_fetch_add_explicit(&to->sent, bytes + sizeof *note, memory_order_relaxed);
+    atomic_fetch_add_explicit(&to->messages_sent, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&m->sends, 1, memory_order_relaxed);
     yk_mpi_post(m, to->rank, note, data, bytes, pending);
 }

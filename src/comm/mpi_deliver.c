@@ -36,12 +36,12 @@ void yk_mpi_hand(struct engine *m, const struct yk_note *note, const void *data)
     struct endpoint *end = &m->end[note->to];
     pthread_mutex_lock(&end->lock);
     const struct yk_handler *h = atomic_load(&end->handler);
-    void *to = note->bytes > 0 ? h->place(end->arg, note) : NULL;
+    bool near = h->near != NULL && h->near(end->arg, note);
+    void *to = note->bytes > 0 && !near ? h->place(end->arg, note) : NULL;
     if (to != NULL && to != data)
         memcpy(to, data, note->bytes);
-    h->arrive(end->arg, note, to);
+    h->arrive(end->arg, note, near ? data : to);
     pthread_mutex_unlock(&end->lock);
-    count_in(m, note);
     yk_mpi_wake(end);
 }
 

@@ -13,7 +13,8 @@
  *     tag DATA   pieces of PIECE bytes (the last is shorter), in the order of their notes
  *     tag BEAT   one byte, when nothing else was said for a while
  *
- * A message is a *parcel* at both ends. Between two ranks parcels are delivered in the order they were sent, whatever endpoints they are for.
+ * A message is a *parcel* at both ends. Between two ranks parcels go the more urgent ones first, else in the order they were sent, whatever
+ * endpoints they are for, and are delivered in the order they went.
  *
  * THREADS, locks from the outside in: an endpoint's lock (handlers run under it; owner before worker) - `wire` (every MPI call, and what is
  * marked [wire] below). Next to them `driving`: who holds it is the driver and alone may receive; fields marked [driver] are his. A driver
@@ -53,6 +54,7 @@ struct parcel {
     size_t posted; /* ... and that have been given to MPI */
     unsigned left; /* requests not yet complete, a note's included */
     bool placed;   /* in: place() has been asked */
+    bool noted;    /* out: the note has gone: nothing overtakes it any more */
     bool kept;     /* MPI may still read the note: never to be used again */
     atomic_uint *pending;
     _Alignas(64) struct wire wire;
@@ -99,7 +101,7 @@ struct peer { /* a rank */
     atomic_bool fenced;
     bool reaped; /* [driver] ... and that has been done */
 
-    struct queue out;    /* [wire] parcels that have pieces left to post, oldest first */
+    struct queue out;    /* [wire] parcels that have something left to post, in the order in which they go */
     unsigned out_flight; /* [wire] pieces under way */
     MPI_Request beat;    /* [wire] the last heartbeat to it */
     double told;         /* [wire] when something was last sent to it */
@@ -168,7 +170,8 @@ struct engine {
     struct active *done;
     int listed, room;
     struct parcel *spare; /* [wire] parcels not in use */
-    atomic_uint flight;   /* pieces under way, both ways, all peers; changed under `wire` */
+    atomic_uint flight;   /* pieces under way, both ways, all peers; changed under `wire`, */
+    atomic_uint bulk;     /* and those of large messages, which keep the wire busy for a while */
     struct peer *busy;    /* [driver] those with parcels to deliver */
     atomic_uint fences;   /* raised for each rank that is newly fenced: the driver shall look */
     struct {              /* [wire] receives for notes, in the order they were posted from `head` on */

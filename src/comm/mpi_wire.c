@@ -1,12 +1,12 @@
 /* mpi_wire.c - parcels on the wire: how a message leaves and how it comes in.
  *
- * Out: the note goes at once, with the data if they are few. Other data are cut into pieces, of which WINDOW are given to MPI at a time, from
- * the sender's buffer, first message first; the rest follow as pieces get through.
- * In: a ring of receives waits for notes of anybody; MPI fills it in the order it was posted, so looking at its head is enough, and notes of
- * one sender come out in the order they went in. Pieces are received straight into their place, WINDOW at a time, in the order of the
- * notes: this is what makes piece and receive meet.
- * A fenced rank is *reaped* by the driver: what was meant for it is let go of, what was expected from it is no longer. MPI may go on reading
- * and writing those buffers until the process ends.
+ * Out: messages wait in a queue, the most urgent first. When it is a message's turn its note goes, with the data if they are few. Other
+ * data are cut into pieces, of which WINDOW are given to MPI at a time, from the sender's buffer; the rest, and then the next message,
+ * follow as pieces get through. So what is urgent waits for a few MB at most, and not for all that was sent before it. In: a ring of
+ * receives waits for notes of anybody; MPI fills it in the order it was posted, so looking at its head is enough, and notes of one
+ * sender come out in the order they went in. Pieces are received straight into their place, WINDOW at a time, in the order of the notes:
+ * this is what makes piece and receive meet. A fenced rank is *reaped* by the driver: what was meant for it is let go of, what was
+ * expected from it is no longer. MPI may go on reading and writing those buffers until the process ends.
  * THREADS: see mpi_engine.h. Nothing here waits, except for `wire`.
  * LIMITS:  a transport whose eager limit is below SMALL would still work, but the death of a sender could then block the ring. */
 #include <mpi.h>
@@ -68,17 +68,20 @@ static bool make_room(struct engine *m)
         malloc(n * (sizeof *m->request + sizeof *m->active + sizeof *m->done + sizeof *m->status + sizeof *m->index));
     if (request == NULL)
         return false;
-    struct active *active = (struct active *)(request + n);
-    for (int i = 0; i < m->listed; i++) {
+    struct active *active = (struct active *)(request + n), *done = active + n;
+    MPI_Status *status = (MPI_Status *)(done + n);
+    for (int i = 0; i < m->room; i++) { /* all of it: who makes room may be in the middle of a look */
         request[i] = m->request[i];
         active[i] = m->active[i];
+        done[i] = m->done[i];
+        status[i] = m->status[i];
     }
     free(m->request);
     m->request = request;
     m->active = active;
-    m->done = active + n; /* these are used within one look only */
-    m->status = (MPI_Status *)(m->done + n);
-    m->index = (int *)(m->status + n);
+    m->done = done;
+    m->status = status;
+    m->index = (int *)(status + n); /* used within MPI's look only */
     m->room = (int)n;
     return true;
 }
@@ -87,6 +90,14 @@ static void list(struct engine *m, MPI_Request r, enum active_kind kind, struct 
 {
     m->request[m->listed] = r;
     m->active[m->listed++] = (struct active){kind, p};
+}
+
+/* A piece of a parcel is given to MPI, or is through. */
+static void fly(struct engine *m, const struct parcel *q, bool up)
+{
+    unsigned bulk = q->total >= PIECE;
+    m->flight += up ? 1 : -1;
+    m->bulk += up ? bulk : -bulk;
 }
 
 /* --- out --- */
@@ -102,31 +113,71 @@ static void finish(struct engine *m, struct parcel *q)
         yk_mpi_give(m, q);
 }
 
+static void enqueue(struct queue *out, struct parcel *q)
+{
+    struct parcel **at = &out->first;
+    while (*at != NULL && ((*at)->noted || !yk_note_overtakes(&q->wire.note, &(*at)->wire.note)))
+        at = &(*at)->next;
+    if (*at == NULL)
+        out->last = q;
+    q->next = *at;
+    *at = q;
+}
+
+static bool post_note(struct engine *m, struct peer *p, struct parcel *q)
+{
+    const struct yk_note *note = &q->wire.note;
+    MPI_Request r;
+    int rc = MPI_Isend(&q->wire, (int)(sizeof *note + (q->total == 0 ? note->bytes : 0)), MPI_BYTE, p->at, TAG_NOTE, m->mpi, &r);
+    if (rc != MPI_SUCCESS) {
+        lose_to_mpi(m, q->rank, rc);
+        return false;
+    }
+    int through = 0; /* nearly always: an eager message is copied away */
+    MPI_Test(&r, &through, MPI_STATUS_IGNORE);
+    if (!through) {
+        list(m, r, ACTIVE_NOTE, q);
+        q->left++;
+    }
+    q->noted = true;
+    return true;
+}
+
+static bool post_piece(struct engine *m, struct peer *p, struct parcel *q)
+{
+    size_t n = q->total - q->posted < PIECE ? q->total - q->posted : PIECE;
+    MPI_Request r;
+    int rc = MPI_Isend((const char *)q->data + q->posted, (int)n, MPI_BYTE, p->at, TAG_DATA, m->mpi, &r);
+    if (rc != MPI_SUCCESS) {
+        lose_to_mpi(m, q->rank, rc);
+        return false;
+    }
+    list(m, r, ACTIVE_OUT, q);
+    q->posted += n;
+    q->left++;
+    p->out_flight++;
+    fly(m, q, true);
+    return true;
+}
+
 /* Post what the window allows. */
 static void pump(struct engine *m, int rank)
 {
     struct peer *p = &m->peer[rank];
-    while (p->out.first != NULL && p->out_flight < WINDOW) {
+    while (p->out.first != NULL && (p->out_flight < WINDOW || p->out.first->total == 0)) {
         struct parcel *q = p->out.first;
-        size_t n = q->total - q->posted < PIECE ? q->total - q->posted : PIECE;
-        MPI_Request r;
         if (!make_room(m)) {
             yk_mpi_lose(m, rank, "this rank is out of memory");
             return;
         }
-        int rc = MPI_Isend((const char *)q->data + q->posted, (int)n, MPI_BYTE, p->at, TAG_DATA, m->mpi, &r);
-        if (rc != MPI_SUCCESS) {
-            lose_to_mpi(m, rank, rc);
+        if (!(q->noted ? post_piece(m, p, q) : post_note(m, p, q)))
             return;
-        }
-        list(m, r, ACTIVE_OUT, q);
-        q->posted += n;
-        q->left++;
-        p->out_flight++;
-        m->flight++;
         p->told = yk_now();
-        if (q->posted == q->total)
-            yk_queue_pop(&p->out);
+        if (q->posted < q->total)
+            continue;
+        yk_queue_pop(&p->out);
+        if (q->total == 0)
+            finish(m, q);
     }
 }
 
@@ -138,42 +189,25 @@ void yk_mpi_post(struct engine *m, int rank, const struct yk_note *note, const v
     pthread_mutex_lock(&m->wire);
     if (atomic_load(&p->fenced) || p->at < 0)
         goto out;
-    struct parcel *q = make_room(m) ? take(m) : NULL;
+    struct parcel *q = take(m);
     if (q == NULL) {
         yk_mpi_lose(m, rank, "this rank is out of memory");
         goto out;
     }
-    size_t small = bytes <= SMALL ? bytes : 0;
     q->rank = rank;
     q->wire.note = *note;
     q->wire.note.bytes = bytes;
-    if (small > 0)
-        memcpy(q->wire.small, data, small);
-    MPI_Request r;
-    int rc = MPI_Isend(&q->wire, (int)(sizeof *note + small), MPI_BYTE, p->at, TAG_NOTE, m->mpi, &r);
-    if (rc != MPI_SUCCESS) {
-        lose_to_mpi(m, rank, rc);
-        yk_mpi_give(m, q);
-        goto out;
-    }
-    p->told = yk_now();
-    int through = 0; /* nearly always: an eager message is copied away */
-    MPI_Test(&r, &through, MPI_STATUS_IGNORE);
-    if (!through) {
-        list(m, r, ACTIVE_NOTE, q);
-        q->left++;
-    }
-    if (bytes > small) {
+    if (bytes > SMALL) {
         if (pending != NULL)
             atomic_fetch_add_explicit(pending, 1, memory_order_relaxed);
         q->pending = pending;
         q->data = (void *)data; /* only read */
         q->total = bytes;
-        yk_queue_push(&p->out, q);
-        pump(m, rank);
-    } else {
-        finish(m, q);
+    } else if (bytes > 0) {
+        memcpy(q->wire.small, data, bytes);
     }
+    enqueue(&p->out, q);
+    pump(m, rank);
 out:
     pthread_mutex_unlock(&m->wire);
 }
@@ -204,7 +238,7 @@ bool yk_mpi_receive(struct engine *m, struct peer *p, struct parcel *q)
         q->posted += n;
         q->left++;
         p->in_flight++;
-        m->flight++;
+        fly(m, q, true);
     }
     pthread_mutex_unlock(&m->wire);
     return q->posted == q->total;
@@ -300,14 +334,14 @@ int yk_mpi_collect(struct engine *m, struct parcel **note, bool *moved)
             break;
         case ACTIVE_OUT:
             q->left--;
-            m->flight--;
+            fly(m, q, false);
             m->peer[q->rank].out_flight--;
             pump(m, q->rank);
             finish(m, q);
             break;
         case ACTIVE_IN:
             q->left--;
-            m->flight--;
+            fly(m, q, false);
             m->peer[q->rank].in_flight--;
             m->peer[q->rank].silent = 0;
             break;
@@ -345,7 +379,7 @@ void yk_mpi_reap(struct engine *m, int rank)
         if (m->active[i].kind == ACTIVE_NOTE)
             q->kept = true; /* MPI still reads it */
         else
-            m->flight--;
+            fly(m, q, false);
         if (m->active[i].kind != ACTIVE_IN)
             finish(m, q);
     }

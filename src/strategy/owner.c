@@ -18,32 +18,47 @@ void yk_owner_init(struct yk_owner *o, const struct yk_recipe *recipe, float *we
                            .schedule = recipe->schedule,
                            .lr = recipe->lr,
                            .update = recipe->constants,
+                           .clip = recipe->clip,
                            .weights = weights,
                            .lo = lo,
                            .hi = hi};
     o->update.step = UINT64_MAX; /* of no update yet: the first one asks for its rate */
+    o->span = recipe->span;
+    o->spans = recipe->spans;
+    o->bias.schedule = recipe->bias.schedule;
+    o->bias.lr = recipe->bias.lr;
+    o->bias.update = o->update;
+    o->bias.update.momentum = recipe->bias.momentum;
+    o->bias.update.decay = recipe->bias.decay;
     o->slots = yk_recipe_slots(recipe);
     o->update.lazy = o->slots > o->optimizer->slots;
     for (unsigned i = 0; i < o->slots; i++)
         o->slot[i] = slot[i];
 }
 
-void yk_owner_update(const struct yk_owner *o, struct yk_update *u, uint64_t step, uint32_t examples)
+static void update(const struct yk_schedule *schedule, double lr, struct yk_update *u, uint64_t step, uint32_t examples)
 {
-    bool steady = o->schedule.shape == YK_CONSTANT && o->schedule.warmup == 0;
+    bool steady = schedule->shape == YK_CONSTANT && schedule->warmup == 0;
     if (u->step != step) {
         if (!steady || u->step == UINT64_MAX)
-            u->lr = (float)yk_schedule_at(&o->schedule, o->lr, step);
+            u->lr = (float)yk_schedule_at(schedule, lr, step);
         u->step = step;
     }
-    u->base_lr = o->lr;
-    u->schedule = steady ? NULL : &o->schedule; /* every time: an owner may have moved in memory */
+    u->base_lr = lr;
+    u->schedule = steady ? NULL : schedule; /* every time: an owner may have moved in memory */
     u->scale = 1.0f / (float)examples;
+}
+
+void yk_owner_update(const struct yk_owner *o, struct yk_update *u, uint64_t step, uint32_t examples)
+{
+    update(&o->schedule, o->lr, u, step, examples);
 }
 
 static void begin(struct yk_owner *o, uint32_t examples)
 {
     yk_owner_update(o, &o->update, o->step, examples);
+    if (o->spans > 0)
+        update(&o->bias.schedule, o->bias.lr, &o->bias.update, o->step, examples);
 }
 
 /* Nothing is prefetched here: the optimizers gather many keys before they compute, and asking for a piece of 64 keys ahead of
@@ -60,9 +75,57 @@ void yk_owner_read_keys(struct yk_owner *o, const uint32_t *key, float *out, siz
     o->optimizer->read_keys(&o->update, o->weights, o->slot, (uint32_t)o->origin, key, out, n);
 }
 
+/* Where [lo, hi) first passes from one group to another; *group: what it begins with. */
+static size_t group_end(const struct yk_owner *o, size_t lo, size_t hi, enum yk_group *group)
+{
+    size_t first = 0, last = o->spans; /* the first span that ends behind lo */
+    while (first < last) {
+        size_t middle = first + (last - first) / 2;
+        if (o->span[middle].hi > lo)
+            last = middle;
+        else
+            first = middle + 1;
+    }
+    bool inside = first < o->spans && o->span[first].lo <= lo;
+    size_t end = first == o->spans ? hi : inside ? o->span[first].hi : o->span[first].lo;
+    *group = inside ? o->span[first].group : YK_WEIGHTS;
+    return end < hi ? end : hi;
+}
+
+YK_WIDE static void subtract(float *restrict w, const float *restrict g, float scale, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        w[i] -= scale * g[i];
+}
+
+YK_WIDE static void limit(const float *restrict g, float most, float *restrict out, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        float x = g[i] > most ? most : g[i];
+        out[i] = x < -most ? -most : x;
+    }
+}
+
+static void apply_group(struct yk_owner *o, const struct yk_update *u, const float *grad, size_t lo, size_t n)
+{
+    _Alignas(64) float limited[YK_SUM_CHUNK];
+    float *slot[YK_SLOTS];
+    size_t piece = o->clip > 0 && n > YK_SUM_CHUNK ? YK_SUM_CHUNK : n;
+    for (size_t i = 0; i < n; i += piece) {
+        size_t m = n - i < piece ? n - i : piece, at = lo + i - o->origin;
+        const float *g = grad + i;
+        if (o->clip > 0) {
+            limit(g, o->clip / u->scale, limited, m); /* of the sum */
+            g = limited;
+        }
+        for (unsigned k = 0; k < o->slots; k++)
+            slot[k] = o->slot[k] + at;
+        o->optimizer->apply(u, o->weights + at, g, slot, m);
+    }
+}
+
 static void apply(struct yk_owner *o, const float *grad, size_t lo, size_t n)
 {
-    float *slot[YK_SLOTS];
     if (o->update.lazy) { /* a dense step of a sparse run */
         uint32_t key[PIECE];
         for (size_t i = 0; i < n; i += PIECE) {
@@ -73,9 +136,14 @@ static void apply(struct yk_owner *o, const float *grad, size_t lo, size_t n)
         }
         return;
     }
-    for (unsigned i = 0; i < o->slots; i++)
-        slot[i] = o->slot[i] + (lo - o->origin);
-    o->optimizer->apply(&o->update, o->weights + (lo - o->origin), grad, slot, n);
+    for (size_t at = lo, end; at < lo + n; at = end) {
+        enum yk_group group;
+        end = group_end(o, at, lo + n, &group);
+        if (group == YK_STATISTICS)
+            subtract(o->weights + (at - o->origin), grad + (at - lo), o->update.scale, end - at);
+        else
+            apply_group(o, group == YK_BIASES ? &o->bias.update : &o->update, grad + (at - lo), at, end - at);
+    }
 }
 
 void yk_owner_read(struct yk_owner *o, float *out, size_t lo, size_t hi)
@@ -98,13 +166,13 @@ void yk_owner_apply(struct yk_owner *o, const float *grad, size_t origin, size_t
     apply(o, grad + (lo - origin), lo, hi - lo);
 }
 
-void yk_owner_apply_blocks(struct yk_owner *o, const struct yk_block *block, uint32_t v, uint32_t examples)
+void yk_owner_apply_blocks(struct yk_owner *o, const struct yk_block *block, uint32_t v, size_t lo, size_t hi, uint32_t examples)
 {
     _Alignas(64) float row[YK_SUM_DEPTH][YK_SUM_CHUNK];
     begin(o, examples);
-    for (size_t lo = o->lo; lo < o->hi; lo += YK_SUM_CHUNK) {
-        size_t hi = o->hi - lo < YK_SUM_CHUNK ? o->hi : lo + YK_SUM_CHUNK;
-        apply(o, yk_tree_sum(block, v, lo, hi, row), lo, hi - lo);
+    for (size_t at = lo, end; at < hi; at = end) {
+        end = hi - at < YK_SUM_CHUNK ? hi : at + YK_SUM_CHUNK;
+        apply(o, yk_tree_sum(block, v, at, end, row), at, end - at);
     }
 }
 

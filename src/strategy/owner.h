@@ -2,7 +2,16 @@
  *
  * Every parameter has exactly one owner. In a local run it is the process itself and the range is everything; on a
  * cluster, owners hold shards. An owner knows ranges, keys and steps, never a model. A *key* is a flat position; sparse
- * steps name theirs. */
+ * steps name theirs.
+ *
+ * GROUPS: of a dense run some spans of the flat parameters may differ from the others. A net's biases may have a rate, momentum and decay of
+ * their own. Statistics (batch norm's running mean and variance) are nothing to be optimized: what is pushed is what is to be subtracted. Every
+ * update is element by element, so how ranges and spans cut each other does not change a bit.
+ *
+ * CLIPPING limits each number of the mean gradient. Limiting the length of the whole gradient instead would need all of it in one place
+ * before any of it can be applied: owners would have to wait for each other at every step, and where each push is a step of its own, ranges are
+ * applied before the rest of their gradient exists. A limit for each number acts where the number is, with the same bits for any
+ * number of owners and workers. */
 #ifndef YK_STRATEGY_OWNER_H
 #define YK_STRATEGY_OWNER_H
 
@@ -12,12 +21,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum yk_group { YK_WEIGHTS, YK_BIASES, YK_STATISTICS };
+
+struct yk_span { /* of the flat parameters */
+    size_t lo, hi;
+    enum yk_group group;
+};
+
 struct yk_owner {
     const struct yk_optimizer_ops *optimizer;
     struct yk_schedule schedule;
     double lr;               /* the base rate that the schedule shapes */
     struct yk_update update; /* lr, scale and step of the update in progress, and the optimizer's constants */
-    size_t lo, hi;           /* the range of the flat parameters */
+    struct {                 /* the same of biases that have their own */
+        struct yk_schedule schedule;
+        double lr;
+        struct yk_update update;
+    } bias;
+    const struct yk_span *span; /* (spans) sorted, apart from each other: what is no weight */
+    size_t spans;
+    float clip;     /* of the mean gradient; 0: none */
+    size_t lo, hi;  /* the range of the flat parameters */
     size_t origin;  /* flat position of weights[0] and slot[.][0]: 0, unless whoever holds only a part sets it after init */
     float *weights; /* the flat parameters (of which [lo, hi) are ours) */
     float *slot[YK_SLOTS]; /* the optimizer's state, laid out as the parameters */
@@ -30,8 +54,16 @@ struct yk_recipe {
     const struct yk_optimizer_ops *optimizer;
     struct yk_schedule schedule;
     double lr;
-    struct yk_update constants; /* momentum, beta2, eps, l1, l2, beta */
+    struct yk_update constants; /* momentum, beta2, eps, l1, l2, decay, beta */
     bool sparse;                /* steps name keys: an untouched one is caught up when it is next touched or read */
+    float clip;                 /* 0: none; dense only, as is what follows */
+    const struct yk_span *span; /* (spans) sorted, apart from each other: what is no weight; the caller's */
+    size_t spans;
+    struct { /* of the biases among them */
+        struct yk_schedule schedule;
+        double lr;
+        float momentum, decay;
+    } bias;
 };
 
 /* State vectors that every owner of such a run has. */
@@ -49,8 +81,8 @@ void yk_owner_init(struct yk_owner *o, const struct yk_recipe *recipe, float *we
 /* Apply grad[lo, hi) (a sum over `examples` examples) to w[lo, hi); ranges of one update must not overlap. `grad` is indexed by flat
  * position from `origin` on. */
 void yk_owner_apply(struct yk_owner *o, const float *grad, size_t origin, size_t lo, size_t hi, uint32_t examples);
-/* Add the blocks, which cover the shards [0, v), over the tree, and apply the sum to the whole range. */
-void yk_owner_apply_blocks(struct yk_owner *o, const struct yk_block *block, uint32_t v, uint32_t examples);
+/* Add the blocks, which cover the shards [0, v), over the tree, and apply the sum to w[lo, hi); ranges as above. */
+void yk_owner_apply_blocks(struct yk_owner *o, const struct yk_block *block, uint32_t v, size_t lo, size_t hi, uint32_t examples);
 /* The same for n keys of [lo, hi), each at most once, in any order: grad[i] belongs to key[i]. */
 void yk_owner_apply_keys(struct yk_owner *o, const uint32_t *key, const float *grad, size_t n, uint32_t examples);
 /* out[i] = the value of key[i] as the next update would find it. */

@@ -120,7 +120,7 @@ static void test_blocks(void **state)
             expected[i] -= 0.5f * (1.0f / 11) * (sum[0][i] + (sum[1][i] + sum[2][i]));
     }
     yk_owner_init(&o, &recipe, w, NULL, OWNED, MANY - 1);
-    yk_owner_apply_blocks(&o, block, 4, 11);
+    yk_owner_apply_blocks(&o, block, 4, o.lo, o.hi, 11);
     assert_int_equal(o.step, 0);
     assert_memory_equal(w, expected, sizeof w);
 }
@@ -251,10 +251,87 @@ static void test_parts(void **state)
         }
 }
 
+/* Biases with a rate, shape, momentum and decay of their own, and statistics: each float moves as in a run in which all do so, bit by bit, whatever the
+ * ranges that gradients come in. */
+static void test_groups(void **state)
+{
+    (void)state;
+    static const struct yk_span SPAN[] = {{5, 11, YK_BIASES},  {20, 25, YK_STATISTICS}, {25, 30, YK_BIASES},
+                                          {30, 31, YK_BIASES}, {40, 70, YK_STATISTICS}, {99, N, YK_BIASES}};
+    static const size_t CUT[] = {0, 7, 30, 35, 50, 70, 98, N};
+    for (unsigned k = 0; yk_optimizer_at(k) != NULL; k++) {
+        struct yk_recipe recipe = {
+            .optimizer = yk_optimizer_at(k), .schedule = shape("staircase:0.5:4"), .lr = 0.1, .constants = CONSTANTS};
+        struct yk_owner alone[2], both;
+        float w[3][N], statistic[N], g[N], slot[3][YK_SLOTS][N] = {{{0}}};
+        struct yk_rng r;
+        yk_rng_init(&r, 8, k, 0, 0);
+        fill(w[0], &r);
+        memcpy(w[1], w[0], sizeof w[0]);
+        memcpy(w[2], w[0], sizeof w[0]);
+        memcpy(statistic, w[0], sizeof w[0]);
+        recipe.constants.decay = 0.01f;
+        yk_owner_init(&alone[0], &recipe, w[0], (float *const[]){slot[0][0], slot[0][1]}, 0, N);
+        recipe.span = SPAN;
+        recipe.spans = sizeof SPAN / sizeof SPAN[0];
+        recipe.bias.lr = 0.2;
+        recipe.bias.schedule = shape("constant");
+        recipe.bias.momentum = 0.5f;
+        recipe.bias.decay = 0;
+        yk_owner_init(&both, &recipe, w[2], (float *const[]){slot[2][0], slot[2][1]}, 0, N);
+        recipe.lr = recipe.bias.lr;
+        recipe.schedule = recipe.bias.schedule;
+        recipe.constants.momentum = 0.5f;
+        recipe.constants.decay = 0;
+        recipe.spans = 0;
+        yk_owner_init(&alone[1], &recipe, w[1], (float *const[]){slot[1][0], slot[1][1]}, 0, N);
+        for (int step = 0; step < 20; step++) {
+            fill(g, &r);
+            for (int i = 0; i < N; i++)
+                statistic[i] -= 1.0f / 3 * g[i];
+            for (int i = 0; i < 2; i++) {
+                yk_owner_apply(&alone[i], g, 0, 0, N, 3);
+                yk_owner_finish(&alone[i]);
+            }
+            for (size_t i = sizeof CUT / sizeof CUT[0] - 1; i > 0; i--)
+                yk_owner_apply(&both, g, 0, CUT[i - 1], CUT[i], 3);
+            yk_owner_finish(&both);
+        }
+        for (size_t i = 0; i < N; i++) {
+            enum yk_group group = YK_WEIGHTS;
+            for (size_t b = 0; b < sizeof SPAN / sizeof SPAN[0]; b++)
+                group = i >= SPAN[b].lo && i < SPAN[b].hi ? SPAN[b].group : group;
+            assert_true(w[2][i] == (group == YK_STATISTICS ? statistic[i] : w[group][i]));
+            assert_true(w[0][i] != w[1][i]);
+        }
+    }
+}
+
+/* Each number of the mean is limited, whatever the range is cut into; what is not a number stays so. */
+static void test_clip(void **state)
+{
+    (void)state;
+    enum { MANY = 5000 };
+    static float w[MANY], g[MANY];
+    struct yk_recipe recipe = {.optimizer = yk_optimizer_find("sgd"), .schedule = shape("constant"), .lr = 1, .clip = 0.5f};
+    struct yk_owner o;
+    yk_owner_init(&o, &recipe, w, (float *const[]){NULL, NULL}, 0, MANY);
+    for (int i = 0; i < MANY; i++)
+        g[i] = ((float)i - 2500) / 500; /* a sum over four: means from -1.25 to 1.25 */
+    g[7] = NAN;
+    yk_owner_apply(&o, g, 0, 0, 1700, 4);
+    yk_owner_apply(&o, g, 0, 1700, MANY, 4);
+    for (int i = 0; i < MANY; i++) {
+        float mean = g[i] / 4, limited = mean > 0.5f ? 0.5f : mean < -0.5f ? -0.5f : mean;
+        assert_true(i == 7 ? isnan(w[i]) : w[i] == -limited);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_shards),    cmocka_unit_test(test_rate),
                                        cmocka_unit_test(test_blocks),    cmocka_unit_test(test_keys),
-                                       cmocka_unit_test(test_untouched), cmocka_unit_test(test_parts)};
+                                       cmocka_unit_test(test_untouched), cmocka_unit_test(test_parts),
+                                       cmocka_unit_test(test_groups),    cmocka_unit_test(test_clip)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

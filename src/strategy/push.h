@@ -14,6 +14,7 @@
 struct yk_push {
     bool used;
     bool whole; /* all of the range is here */
+    bool final; /* and nothing follows of its worker's: its sums leave in their order, but parts of the last one in any */
     unsigned worker;
     uint32_t first, last, incarnation, examples;
     uint64_t step, id, bytes;

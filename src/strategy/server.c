@@ -1,6 +1,6 @@
 /* server.c - an owner's end of the wire; see server.h, and strategy.h for the messages.
  * Where a step needs one push (local, async, ssp) a range is applied the moment it is here. Otherwise pushes are *held* (push.h) until
- * their step is complete. */
+ * all are here that it takes: of whole batches bucket by bucket (server_bucket.c), else of the step. */
 #include "strategy/server.h"
 
 #include "strategy/server_parts.h"
@@ -37,8 +37,19 @@ static void reply(struct yk_server *s, unsigned w, struct yk_note *n)
 {
     bool carries = !s->comm->shared || s->rule->pooled;
     n->kind = YK_REPLY;
+    if (yk_rule_buckets(s->rule)) /* as YK_AGAIN */
+        n->urgency = YK_AT_ONCE;
+    if (yk_rule_buckets(s->rule) && s->has[w] == s->owner.step) { /* they have gone, bucket by bucket */
+        yk_server_send(s, yk_worker_endpoint(s->comm, (int)w), n, NULL, 0);
+        return;
+    }
+    s->has[w] = s->owner.step;
     if (s->rule->sparse) {
         yk_server_reply_keys(s, w, n);
+        return;
+    }
+    if (s->pack.out != NULL) {
+        yk_server_reply_packed(s, w, n);
         return;
     }
     n->lo = s->owner.lo;
@@ -73,6 +84,7 @@ void yk_server_see(struct yk_server *s, uint32_t incarnation)
     for (unsigned w = 0; w < s->rule->workers; w++)
         s->least[w] = incarnation;
     yk_pushes_forget(&s->table);
+    yk_server_open_buckets(s, true);
 }
 
 bool yk_server_counts(const struct yk_server *s, const struct yk_note *n)
@@ -299,7 +311,10 @@ static void hold(struct yk_server *s, struct yk_push *p, const struct yk_note *n
     p->origin = received ? s->owner.lo : 0;
     p->bytes += n->bytes;
     p->examples = n->examples;
-    p->loss = n->loss;
+    p->loss += n->loss;
+    p->final = p->final || (n->flags & YK_LAST_FLAG);
+    if (!s->rule->pooled)
+        yk_server_fill_buckets(s, p, n->lo, n->lo + n->bytes / sizeof(float));
     if (p->bytes >= range_bytes(s))
         yk_server_whole(s, p, n);
 }
@@ -309,7 +324,7 @@ void yk_server_whole(struct yk_server *s, struct yk_push *p, const struct yk_not
     p->whole = true;
     unsigned w = p->worker;
     s->table.covered += p->last - p->first;
-    if (n->flags & YK_LAST_FLAG) {
+    if (p->final || (n->flags & YK_LAST_FLAG)) {
         s->owed[w] = s->clock == NULL;
         if (s->clock != NULL) {
             s->clock->member[w].waiting = true;
@@ -343,18 +358,24 @@ static void arrive_push(struct yk_server *s, const struct yk_note *n, const floa
             yk_server_drop(s, n);
         if (mine)
             p->used = false;
-    } else if (s->rule->held) {
+        return;
+    }
+    struct yk_note floats = *n;
+    if ((n->flags & YK_PACKED_FLAG) && !(received && yk_server_unpack(s, p, &floats)))
+        return;
+    if (s->rule->held) {
         if (mine)
-            hold(s, p, n, data, received);
+            hold(s, p, &floats, data, received);
     } else {
         if (mine)
             p->used = !(n->flags & YK_LAST_FLAG);
-        apply_now(s, n, data);
+        apply_now(s, &floats, data);
     }
 }
 
 static void arrive_pull(struct yk_server *s, unsigned w)
 {
+    s->has[w] = UINT64_MAX;
     if (s->clock == NULL) {
         reply_to(s, w);
     } else if (s->clock->member[w].alive && !s->clock->member[w].waiting) {
@@ -473,7 +494,7 @@ static void arrive(void *arg, const struct yk_note *n, const void *data)
         if (s->clock != NULL) {
             char why[sizeof s->why];
             snprintf(why, sizeof why, "%.*s", (int)n->bytes, data != NULL ? (const char *)data : "");
-            yk_server_fail(s, YK_FAILED, why);
+            yk_server_fail(s, n->first != 0 ? (yk_code)n->first : YK_FAILED, why); /* a worker says how it failed */
             break;
         }
         s->failed = YK_LOST;
@@ -489,12 +510,20 @@ static void arrive(void *arg, const struct yk_note *n, const void *data)
     case YK_REPLY:
     case YK_AGAIN:
     case YK_FENCED:
+    case YK_PIECE:
     case YK_VALUES: /* a worker's */
         break;
     }
 }
 
-const struct yk_handler yk_server_handler = {.place = place, .arrive = arrive, .lost = yk_server_lost};
+/* A worker's sums stay as they are until their step is complete; of parts it may do another one before. */
+static bool near(void *arg, const struct yk_note *n)
+{
+    const struct yk_server *s = arg;
+    return n->kind == YK_PUSH && yk_rule_buckets(s->rule);
+}
+
+const struct yk_handler yk_server_handler = {.place = place, .near = near, .arrive = arrive, .lost = yk_server_lost};
 
 /* --- from outside --- */
 
@@ -516,6 +545,10 @@ yk_code yk_server_init(struct yk_server *s, struct yk_comm *comm, const struct y
     yk_code rc = yk_pushes_init(&s->table, pushes, s->owner.lo, s->owner.hi, e);
     if (rc == YK_OK && rule->sparse)
         rc = yk_server_init_keys(s, pushes, e);
+    if (rc == YK_OK && rule->codec.kind != YK_CODEC_NONE)
+        rc = yk_server_init_pack(s, e);
+    if (rc == YK_OK && yk_rule_buckets(rule))
+        rc = yk_server_init_buckets(s, e);
     if (rc != YK_OK) {
         yk_server_release(s);
         return rc;
@@ -524,14 +557,16 @@ yk_code yk_server_init(struct yk_server *s, struct yk_comm *comm, const struct y
     s->least = calloc(workers, sizeof *s->least);
     s->owed = calloc(workers, sizeof *s->owed);
     s->applied = calloc(workers, sizeof *s->applied);
+    s->has = malloc(workers * sizeof *s->has);
     s->counted = calloc(workers, sizeof *s->counted);
     s->replace.wanted = calloc(workers, sizeof *s->replace.wanted);
     s->set = calloc(rule->need + 1, sizeof *s->set);
-    if (s->block == NULL || s->least == NULL || s->owed == NULL || s->applied == NULL || s->counted == NULL ||
+    if (s->block == NULL || s->least == NULL || s->owed == NULL || s->applied == NULL || s->has == NULL || s->counted == NULL ||
         s->replace.wanted == NULL || s->set == NULL) {
         yk_server_release(s);
         return yk_fail_memory(e, pushes * sizeof *s->block);
     }
+    memset(s->has, 0xff, workers * sizeof *s->has);
     return YK_OK;
 }
 
@@ -540,10 +575,13 @@ void yk_server_release(struct yk_server *s)
     yk_pushes_release(&s->table);
     yk_server_release_keys(s);
     yk_server_release_hold(s);
+    yk_server_release_pack(s);
+    yk_server_release_buckets(s);
     free(s->block);
     free(s->least);
     free(s->owed);
     free(s->applied);
+    free(s->has);
     free(s->counted);
     free(s->replace.wanted);
     free(s->set);

@@ -97,6 +97,20 @@ struct yk_server_hold {
     bool unwanted;             /* and nobody else: it goes when they are out */
 };
 
+struct yk_server_buckets { /* whole batches */
+    unsigned n;
+    uint64_t *due;   /* (n) floats times shards that each lacks, */
+    bool *applied;   /* (n) or it is of the next step already */
+    unsigned closed; /* how many are, in the order of which their parameters are sent */
+};
+
+struct yk_server_pack {    /* --compress */
+    struct yk_codec reply; /* how parameters go out; YK_CODEC_NONE: as they are */
+    char *out;             /* they leave from here */
+    float *known;          /* (hi - lo) in step: what every worker that has been answered has; NULL: they come as they like */
+    bool knows;            /* ... once one has been */
+};
+
 struct yk_server {
     struct yk_comm *comm;
     const struct yk_rule *rule;
@@ -111,6 +125,7 @@ struct yk_server {
     uint32_t *least;          /* (workers) incarnations below are dropped */
     bool *owed;               /* (workers) an answer; owner 0 has the clock for that */
     uint64_t *applied;        /* (workers) pushes applied here: tells a torn one */
+    uint64_t *has;            /* (workers) whole batches: the step whose parameters it has been sent; UINT64_MAX: none */
     struct yk_set_entry *set; /* (need) the set that is named */
 
     bool halted;        /* nothing is applied any more */
@@ -136,6 +151,8 @@ struct yk_server {
     size_t count;               /* floats of all owners */
     struct yk_server_keys keys; /* sparse */
     struct yk_server_hold hold; /* sparse */
+    struct yk_server_buckets buckets;
+    struct yk_server_pack pack;
 };
 
 extern const struct yk_handler yk_server_handler;

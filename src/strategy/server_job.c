@@ -99,13 +99,14 @@ void yk_server_fail(struct yk_server *s, yk_code code, const char *why)
 static void do_again(struct yk_server *s)
 {
     struct yk_clock *c = s->clock;
+    const uint8_t urgency = yk_rule_buckets(s->rule) ? YK_AT_ONCE : 0; /* as the answers have: neither overtakes the other */
     yk_server_see(s, c->incarnation);
     for (unsigned w = 0; w < s->rule->workers; w++) {
         struct yk_member *m = &c->member[w];
         bool open = m->task != YK_NO_PART;
         if (!m->alive || m->stopped || (!open && s->comm->owners == 1))
             continue;
-        struct yk_note n = {.kind = YK_AGAIN, .step = s->owner.step, .incarnation = m->incarnation};
+        struct yk_note n = {.kind = YK_AGAIN, .urgency = urgency, .step = s->owner.step, .incarnation = m->incarnation};
         if (open) { /* what it pushed is void */
             c->waiting -= m->waiting;
             m->waiting = false;

@@ -55,4 +55,21 @@ void yk_server_try_still(struct yk_server *s); /* owner 0: ask whether everythin
 void yk_server_let_go(struct yk_server *s);    /* of the copy of the range, as soon as nothing reads it */
 void yk_server_be_still(struct yk_server *s);  /* another owner: say so, if it has come so far */
 
+/* server_bucket.c: whole batches */
+yk_code yk_server_init_buckets(struct yk_server *s, struct yk_error *e);
+void yk_server_release_buckets(struct yk_server *s);
+void yk_server_open_buckets(struct yk_server *s, bool again); /* a step begins, or its open part does so once more */
+/* A part of a push is here: apply the buckets that are complete with it, and send them out. */
+void yk_server_fill_buckets(struct yk_server *s, const struct yk_push *p, size_t lo, size_t hi);
+
+/* server_pack.c: --compress */
+yk_code yk_server_init_pack(struct yk_server *s, struct yk_error *e);
+void yk_server_release_pack(struct yk_server *s);
+void yk_server_reply_packed(struct yk_server *s, unsigned w, struct yk_note *n); /* all of the range */
+/* Whole batches: the change of a bucket, and to worker w what it needs of it; the note says where it begins. */
+void yk_server_pack_bucket(struct yk_server *s, size_t lo, size_t n);
+void yk_server_send_packed(struct yk_server *s, unsigned w, struct yk_note *note, size_t n);
+/* The gradients that this note of a push brought, and that are in its buffer; then the note is that of floats. False: they are broken. */
+bool yk_server_unpack(struct yk_server *s, struct yk_push *p, struct yk_note *n);
+
 #endif

@@ -15,25 +15,10 @@ void yk_server_stepped(struct yk_server *s, uint32_t examples, double loss)
     yk_server_look(s, s->watcher.stepped(s->watcher.arg, &now));
 }
 
-static int by_first(const void *a, const void *b)
-{
-    const struct yk_block *x = a, *y = b;
-    return x->first < y->first ? -1 : x->first > y->first;
-}
-
-static void apply_step(struct yk_server *s, uint32_t v, uint32_t examples)
-{
-    if (s->rule->sparse)
-        yk_server_apply_rows(s, v, examples);
-    else
-        yk_owner_apply_blocks(&s->owner, s->block, v, examples);
-    yk_owner_finish(&s->owner);
-}
-
-/* All shards are here: add, apply, count. */
+/* All shards are here: add and apply what the buckets have not, count. */
 void yk_server_close_batch(struct yk_server *s)
 {
-    uint32_t n = 0, examples = 0;
+    uint32_t examples = 0;
     double loss = 0;
     for (unsigned i = 0; i < s->table.n; i++) {
         const struct yk_push *p = &s->table.push[i];
@@ -42,12 +27,13 @@ void yk_server_close_batch(struct yk_server *s)
         if (s->rule->sparse)
             yk_server_add_rows(s, p, p->first, p->last, s->rule->shards);
         else
-            s->block[n++] = (struct yk_block){.first = p->first, .last = p->last, .sum = p->sum, .origin = p->origin};
+            s->has[p->worker] = s->owner.step + 1;
         examples += p->examples;
         loss += p->loss;
     }
-    qsort(s->block, n, sizeof *s->block, by_first);
-    apply_step(s, s->rule->shards, examples);
+    if (s->rule->sparse)
+        yk_server_apply_rows(s, s->rule->shards, examples);
+    yk_owner_finish(&s->owner);
     for (unsigned w = 0; s->clock != NULL && w < s->rule->workers; w++) { /* a worker's push may be several sums */
         uint32_t mine = 0;
         double lost = 0;
@@ -60,6 +46,7 @@ void yk_server_close_batch(struct yk_server *s)
             yk_clock_applied(s->clock, w, s->clock->position, 0, mine, lost);
     }
     yk_pushes_forget(&s->table);
+    yk_server_open_buckets(s, false);
     if (s->clock != NULL) {
         yk_server_stepped(s, examples, loss);
         yk_server_go_on(s);
@@ -94,7 +81,11 @@ void yk_server_close_set(struct yk_server *s, const struct yk_set_entry *set, un
             if (s->clock != NULL)
                 yk_clock_applied(s->clock, p->worker, p->id, 0, p->examples, p->loss);
         }
-    apply_step(s, n, examples);
+    if (s->rule->sparse)
+        yk_server_apply_rows(s, n, examples);
+    else
+        yk_owner_apply_blocks(&s->owner, s->block, n, s->owner.lo, s->owner.hi, examples);
+    yk_owner_finish(&s->owner);
     if (s->clock == NULL) {
         yk_pushes_forget(&s->table);
         yk_server_reply_owed(s);

@@ -217,7 +217,7 @@ static void by_sets(const struct rig *r, float *w)
             block[k] = (struct yk_block){.first = k, .last = k + 1, .sum = part[k]};
             examples += (uint32_t)n;
         }
-        yk_owner_apply_blocks(&one, block, sets.n[step], examples);
+        yk_owner_apply_blocks(&one, block, sets.n[step], one.lo, one.hi, examples);
         yk_owner_finish(&one);
     }
 }

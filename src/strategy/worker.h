@@ -10,6 +10,9 @@
  * over, because in threads owners read it there. The last range that owner 0 needs is held back until commit, so that a batch counts
  * only when everything else is on its way, and its loss goes with it.
  *
+ * Over a wire the parameters of whole batches come bucket by bucket (strategy.h). A worker that is `eager` gets its task from pull when
+ * it is there, and the model asks the sink for what it reads; the others wait for everything.
+ *
  * A sparse model computes in *slots*: the places in the sorted list of keys of the task, which the loop prepares from the data.
  *
  *     while (yk_worker_pull(w, &task)) {
@@ -40,6 +43,7 @@ struct yk_phases {
     uint64_t samples, steps;
     double input, pull, compute, push; /* seconds over the sampled steps; pull is waiting for parameters */
     double shuffle;                    /* seconds over all steps that begin an epoch: too few, and too long, to be sampled */
+    double images;                     /* seconds that all steps waited for images to be made */
     double seconds;                    /* the worker's life */
     uint64_t sent, received;           /* bytes */
     uint64_t rss;                      /* largest memory of its process */
@@ -69,6 +73,21 @@ struct yk_worker_keys { /* sparse */
     size_t out_room;
 };
 
+struct yk_pack_chunk { /* of what is packed and under way */
+    struct yk_pack_chunk *next;
+    size_t room, used;
+    char data[];
+};
+
+struct yk_worker_pack { /* --compress */
+    float *carry; /* (count) what rounding has taken from the gradients that were sent, and the next push brings; NULL: off */
+    struct yk_pack_chunk *first,
+        *now;              /* what is packed of the step under way; made when it is first needed, which is in the first step */
+    struct yk_codec reply; /* how parameters come */
+    char *in;              /* they arrive here, */
+    size_t *at;            /* (owners) those of each owner from here on */
+};
+
 struct yk_worker {
     struct yk_sink sink; /* first, so that ready() finds its worker */
     struct yk_comm *comm;
@@ -77,23 +96,36 @@ struct yk_worker {
     struct yk_params params; /* what the model reads: views as everybody's, `flat` the worker's own or all threads' */
     float *fresh;            /* where parameters arrive: params.flat, or a second buffer while a step may have to be done again */
     float *mine[2];          /* buffers that are this worker's */
+    bool eager;              /* the model asks for its parameters as it reads them; set after init */
 
     /* what has arrived; under the endpoint's lock */
     struct yk_task next;
     unsigned replies; /* owners that have answered, */
     uint64_t oldest;  /* the earliest step that they answered from */
     bool ordered;     /* owner 0 among them: `next` is valid */
-    bool started;     /* it ever was */
-    bool again;       /* the step has to be done once more, with the shards of `next` */
-    bool stop;        /* no further step */
-    bool fenced;      /* taken for dead */
-    bool closed;      /* the run is over for everybody... */
-    bool clean;       /* ... and nobody was lost */
-    bool meet;        /* all are to start a new worker */
+    struct {          /* whole batches between processes: the parameters that come */
+        unsigned n;   /* buckets of all owners; 0: they come otherwise */
+        bool *come;   /* (n) */
+        unsigned missing;
+        unsigned *at; /* (owners + 1) the first bucket of each */
+    } pieces;
+    bool early;            /* the task is under way, and some of its parameters are not: `fresh` is still params.flat, */
+    float *old;            /* and this is what they were before, */
+    struct yk_task before; /* for this task */
+    bool guessed;          /* early, and owner 0 has not said yet that this is the task, */
+    struct yk_task hoped;  /* which was made from the one before */
+    bool started;          /* it ever was */
+    bool again;            /* the step has to be done once more, with the shards of `next` */
+    bool stop;             /* no further step */
+    bool fenced;           /* taken for dead */
+    bool closed;           /* the run is over for everybody... */
+    bool clean;            /* ... and nobody was lost */
+    bool meet;             /* all are to start a new worker */
     unsigned newcomer;
     yk_code failed; /* the job ends: owner 0 says so, */
     bool orphaned;  /* or is itself lost */
     char why[256];
+    char said[256]; /* what this worker told owner 0 before that: why it cannot go on */
 
     /* the step under way */
     struct yk_task task;
@@ -103,6 +135,8 @@ struct yk_worker {
     unsigned merges;     /* how far up the tree the current shard completes it */
     uint32_t tree, end;  /* the open subtree: shards [tree, end) */
     bool leaves;         /* the current shard is its last: ranges leave */
+    unsigned finished;   /* ranges of it that have left */
+    bool abandoned;      /* the step is not to be done after all */
     uint64_t *left;      /* (owners) bytes of this sum that each has still to get */
     struct {             /* what is held back for commit */
         bool any;
@@ -112,6 +146,7 @@ struct yk_worker {
     bool timed;
     struct yk_phases phases;
     struct yk_worker_keys keys;
+    struct yk_worker_pack pack;
 };
 
 extern const struct yk_handler yk_worker_handler;
@@ -124,6 +159,8 @@ void yk_worker_release(struct yk_worker *w);
 
 /* Before the first pull. */
 void yk_worker_start(struct yk_worker *w);
+/* This worker cannot go on: tell owner 0 why, which ends the job for all. The next pull hears of it as everybody does. */
+void yk_worker_fail(struct yk_worker *w, yk_code code, const char *why);
 /* Wait for parameters and a task. False: there is none: stop, fenced, failed or meet says why. */
 bool yk_worker_pull(struct yk_worker *w, struct yk_task *out);
 /* The sink for shard i of the task; shards come in order, [first, last). */

@@ -186,8 +186,7 @@ bool yk_worker_have_values(struct yk_worker *w, size_t n, bool *over)
 {
     const struct yk_worker_keys *k = &w->keys;
     lock(w);
-    bool closed =
-        w->ordered && w->replies >= w->rule->owners; /* a step that is done again need not be: no owner waits for it now */
+    bool closed = yk_worker_answered(w); /* a step that is done again need not be: no owner waits for it now */
     *over = w->stop || w->fenced || w->meet || w->failed != YK_OK || w->again || closed;
     bool here = !*over && k->missing == 0 && k->id == w->task.id && k->n == n &&
                 (w->rule->pooled || (k->first == w->task.first && k->last == w->task.last));
