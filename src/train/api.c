@@ -224,7 +224,7 @@ enum yoke_code yoke_predict(yoke_model *model, const unsigned char *pixels, size
         return give(yk_fail(&e, YK_USAGE, "%zu examples are too many for one call", n), &e, error);
     set.rows = (uint32_t)n;
     set.scale = 1.0f / 255;
-    set.labels = calloc(n + 1, 1);                        /* unknown; their loss is not asked for */
+    set.labels = calloc(n + 1, sizeof *set.labels);       /* unknown; their loss is not asked for */
     set.pixels = malloc(n * set.features + YK_ROW_SLACK); /* a copy: a model may want them in another form */
     if (set.labels == NULL || set.pixels == NULL) {
         yk_dataset_release(&set);

@@ -109,7 +109,7 @@ static void test_target(void **state)
     assert_non_null(model);
     yoke_model_shape(model, shape, &classes);
     assert_true(shape[0] == 28 && shape[1] == 28 && shape[2] == 1 && classes == 10);
-    assert_int_equal(yk_data_open_test("mnist", &test, NULL), YK_OK);
+    assert_int_equal(yk_data_open_test("mnist", NULL, &test, NULL), YK_OK);
     size_t pixels = (size_t)test.rows * test.features;
     unsigned char *exact = malloc(pixels); /* not a byte more than the caller has to give */
     float *prob = malloc(sizeof(float) * test.rows * 10);

@@ -2,6 +2,7 @@
 #include "train/crew.h"
 
 #include "base/clock.h"
+#include "data/prefetch.h"
 #include "train/session.h"
 
 #include <sched.h>
@@ -81,16 +82,20 @@ yk_code yk_crew_open(struct yk_session *s, struct yk_error *e)
                             k == 0 ? &c->clock : NULL, &watcher, e);
         c->comm->ops->attach(c->comm, (int)k, &yk_server_handler, &c->server[i]);
     }
-    /* A copy of its own where parameters change while it computes, or come from elsewhere; an all-reduce rank's are its owner's too. */
-    bool own = c->comm->shared ? c->rule.pooled : c->rule.mode != YK_MODE_allreduce;
+    /* A copy of its own where parameters change while it computes, or come from elsewhere; an all-reduce rank's are its owner's too, unless
+     * changes are added to what it had: the owner's are overwritten with the others' exact ones before they are looked at. */
+    bool own = c->comm->shared ? c->rule.pooled : c->rule.mode != YK_MODE_allreduce || c->rule.codec.kind != YK_CODEC_NONE;
     for (unsigned i = 0; rc == YK_OK && i < c->hands; i++) {
         struct yk_hand *h = &c->hand[i];
         unsigned k = c->first_hand + i;
         h->session = s;
         h->ready.id = YK_NO_PART;
         rc = yk_worker_init(&h->worker, c->comm, &c->rule, k, &s->params, own, e);
+        h->worker.eager = s->ops->asks;
         if (rc == YK_OK)
             rc = s->ops->work_open(&h->work, s->model, s->threads, s->o.isa, e);
+        if (rc == YK_OK)
+            rc = yk_feed_open(&h->feed, &s->train, yk_options_augment(&s->o), (uint64_t)s->o.seed, e);
         c->comm->ops->attach(c->comm, yk_worker_endpoint(c->comm, (int)k), &yk_worker_handler, &h->worker);
     }
     return rc;
@@ -99,6 +104,10 @@ yk_code yk_crew_open(struct yk_session *s, struct yk_error *e)
 bool yk_crew_close(struct yk_session *s)
 {
     struct yk_crew *c = &s->crew;
+    for (unsigned i = 0; c->hand != NULL && i < c->hands; i++) {
+        yk_feed_close(c->hand[i].feed); /* before the data, which go whatever the engine says */
+        c->hand[i].feed = NULL;
+    }
     if (c->comm != NULL && !c->comm->ops->close(c->comm, s->job.clean))
         return false;
     if (c->comm == NULL && s->job.joined && s->job.clean)

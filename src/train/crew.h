@@ -23,6 +23,7 @@ struct yk_job {
 };
 
 struct yk_session;
+struct yk_feed; /* data/prefetch.h */
 
 struct yk_ready {   /* a sparse model's keys of a task, sent ahead of it or not */
     unsigned which; /* of the model's two plans */
@@ -35,6 +36,7 @@ struct yk_hand { /* a worker of this process */
     struct yk_session *session;
     struct yk_worker worker;
     struct yk_work *work;
+    struct yk_feed *feed; /* images that are made when they are needed; NULL where the data are in memory */
     pthread_t thread;
     bool running;
     struct yk_ready ready;

@@ -7,11 +7,19 @@
  * function runs inline and its time is kept apart from training. */
 #include "base/clock.h"
 #include "base/team.h"
+#include "data/prefetch.h"
 #include "train/session.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+yk_code yk_evaluate_prepare(const struct yk_model_ops *ops, struct yk_work *work, const struct yk_dataset *set,
+                            uint32_t batch_size, struct yk_error *e)
+{
+    char said[256];
+    return ops->prepare != NULL ? ops->prepare(work, set->rows < batch_size ? set->rows : batch_size, false, said, e) : YK_OK;
+}
 
 yk_code yk_evaluate(const struct yk_model_ops *ops, struct yk_work *work, const struct yk_params *params,
                     const struct yk_reader *reader, const struct yk_dataset *set, const uint32_t *rows, uint32_t batch_size,
@@ -20,7 +28,8 @@ yk_code yk_evaluate(const struct yk_model_ops *ops, struct yk_work *work, const 
     struct yk_params values = *params; /* of a sparse model: those of the batch's keys */
     float *value = NULL;
     size_t room = 0;
-    yk_code rc = YK_OK;
+    struct yk_feed *feed;
+    yk_code rc = yk_feed_open(&feed, set, 0, 0, e); /* its memory goes with it: evaluations are few, and their batches large */
     *score = (struct yk_score){.bins = score->bins};
     for (uint32_t at = 0; rc == YK_OK && at < set->rows; at += batch_size) {
         uint32_t n = set->rows - at < batch_size ? set->rows - at : batch_size;
@@ -42,8 +51,12 @@ yk_code yk_evaluate(const struct yk_model_ops *ops, struct yk_work *work, const 
             values.flat = value;
             ops->choose(work, 0, 0);
         }
+        rc = yk_feed_take(feed, &batch, e);
+        if (rc != YK_OK)
+            break;
         ops->score(work, &values, &batch, score, prob == NULL ? NULL : prob + (size_t)at * set->classes);
     }
+    yk_feed_close(feed);
     yk_floats_free(value);
     return rc;
 }
@@ -150,6 +163,8 @@ yk_code yk_evaluator_open(struct yk_session *s, struct yk_error *e)
         return yk_fail_memory(e, sizeof *s->eval_bins);
     if (rc == YK_OK)
         rc = s->ops->work_open(&s->eval_work, s->model, s->overlap ? 1 : yk_cpus(), s->o.isa, e);
+    if (rc == YK_OK && s->test.rows > 0)
+        rc = yk_evaluate_prepare(s->ops, s->eval_work, &s->test, (uint32_t)s->o.test_batch, e);
     if (rc == YK_OK && (s->overlap || (sparse && yk_crew_elsewhere(s))))
         rc = yk_lane_open(&s->evaluator, "yoke-eval", e);
     return rc;

@@ -13,7 +13,7 @@ static void test_whole_set(void **state)
 {
     (void)state;
     static _Alignas(64) uint8_t pixels[MANY * WIDE + YK_ROW_SLACK];
-    static uint8_t labels[MANY];
+    static uint16_t labels[MANY];
     static uint32_t rows[MANY];
     static float prob[MANY * KINDS], one[KINDS];
     struct yk_dataset set = {.name = "many",
@@ -33,7 +33,7 @@ static void test_whole_set(void **state)
     for (size_t i = 0; i < MANY * WIDE; i++)
         pixels[i] = (uint8_t)yk_rng_below(&r, 256);
     for (uint32_t i = 0; i < MANY; i++) {
-        labels[i] = (uint8_t)yk_rng_below(&r, KINDS);
+        labels[i] = (uint16_t)yk_rng_below(&r, KINDS);
         rows[i] = i;
     }
     set = packed_copy(&set);

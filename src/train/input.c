@@ -6,7 +6,10 @@
 #include "train/session.h"
 
 #include "base/file.h"
+#include "base/json.h"
+#include "base/memory.h"
 #include "data/fetch.h"
+#include "data/images.h"
 #include "data/synth.h"
 
 #include <stdio.h>
@@ -30,11 +33,46 @@ static void say(void *arg, const char *line)
     yk_log_line(arg, YK_INFO, "%s", line);
 }
 
+void yk_input_keep(uint64_t free_bytes, unsigned ranks, bool both, uint64_t keep[2])
+{
+    uint64_t mine = free_bytes / 2 / ranks; /* all may be on one host */
+    keep[0] = both ? mine - mine / 4 : mine;
+    keep[1] = both ? mine / 4 : mine;
+    for (int i = 0; i < 2; i++)
+        keep[i] = keep[i] > 0 ? keep[i] : 1;
+}
+
+/* What goes into a checkpoint has to be text. */
+static yk_code check_names(const struct yk_dataset *d, const char *what, struct yk_error *e)
+{
+    json_t *j = d->class_names != NULL ? json_string(d->class_names) : json_null();
+    bool can = j != NULL;
+    json_decref(j);
+    return can ? YK_OK : yk_fail(e, YK_DATA, "a class folder of '%s' has a name that is not valid UTF-8", what);
+}
+
+/* Only photos have something that chance may crop and flip, and only a net sees them more than once. */
+static yk_code check_augment(const struct yk_session *s, struct yk_error *e)
+{
+    if (!yk_opts_typed(&s->opts, "augment") || (s->ops->open_net != NULL && s->train.images != NULL && s->train.images->varied))
+        return YK_OK;
+    return yk_fail(e, YK_USAGE, "--augment means nothing to %s on '%s': it is for nets on class folders", s->model_name, s->data);
+}
+
 static yk_code open_pixels(struct yk_session *s, bool trains, bool tests, struct yk_error *e)
 {
-    static const char *const ROWS[] = {"holdout",    "features",   "format",     "hash-bits",
-                                       "label-name", "index-name", "value-name", "skip-bad"};
+    static const char *const ROWS[] = {"features", "format", "hash-bits", "label-name", "index-name", "value-name", "skip-bad"};
+    uint64_t keep[2];
+    yk_input_keep(yk_memory_free(), (unsigned)s->job.mpi.size, trains && tests && s->o.test_data != NULL, keep);
+    struct yk_imaging how = {.holdout = s->o.holdout, .keep = keep[0]};
     char folder[YK_PATH_MAX];
+    if (s->ops->open_net != NULL) { /* photos are brought to what the net takes */
+        how.shape[0] = s->net.input.h;
+        how.shape[1] = s->net.input.w;
+        how.shape[2] = s->net.input.c;
+    }
+    if (s->o.holdout > 0 && s->o.test_data != NULL)
+        return yk_fail(e, YK_USAGE, "--holdout and --test-data exclude each other");
     for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++)
         if (yk_opts_typed(&s->opts, ROWS[i]))
             return yk_fail(e, YK_USAGE, "--%s means nothing to '%s': it is for sparse rows", ROWS[i], s->data);
@@ -48,9 +86,19 @@ static yk_code open_pixels(struct yk_session *s, bool trains, bool tests, struct
     }
     yk_code rc = yk_fetch_knows(s->data) ? yk_fetch(s->data, NULL, say, s->log, folder, e) : YK_OK;
     if (rc == YK_OK && trains)
-        rc = yk_data_open(s->data, &s->train, tests && s->o.test_data == NULL ? &s->test : NULL, e);
-    if (rc == YK_OK && tests && s->o.test_data != NULL)
-        rc = yk_data_open_test(s->o.test_data, &s->test, e);
+        rc = yk_data_open(s->data, &how, &s->train, tests && s->o.test_data == NULL ? &s->test : NULL, e);
+    if (rc == YK_OK && trains)
+        rc = check_augment(s, e);
+    if (rc == YK_OK)
+        rc = check_names(&s->train, s->data, e);
+    if (rc == YK_OK && tests && s->o.test_data != NULL) {
+        how.holdout = 0;
+        how.keep = keep[1];
+        how.classes = s->train.class_names;
+        if (s->train.rows > 0) /* photos fit whatever is trained on */
+            memcpy(how.shape, s->train.shape, sizeof how.shape);
+        rc = yk_data_open_test(s->o.test_data, &how, &s->test, e);
+    }
     return rc;
 }
 
@@ -61,6 +109,8 @@ static yk_code open_rows(struct yk_session *s, bool trains, bool tests, struct y
     yk_code rc = YK_OK;
     if (s->o.holdout > 0 && s->o.test_data != NULL)
         return yk_fail(e, YK_USAGE, "--holdout and --test-data exclude each other");
+    if ((rc = check_augment(s, e)) != YK_OK)
+        return rc;
     yk_options_reading(&s->o, &how);
     how.say = tests || s->o.data_local ? say : NULL; /* a cache is built by whoever comes first, and takes a while */
     how.say_arg = s->log;
@@ -124,6 +174,32 @@ yk_code yk_input_open(struct yk_session *s, struct yk_error *e)
     return rc;
 }
 
+uint64_t yk_input_names_xxh3(const struct yk_dataset *d)
+{
+    return d->class_names != NULL ? XXH3_64bits(d->class_names, strlen(d->class_names)) : 0;
+}
+
+const char *yk_input_class_names(const struct yk_session *s)
+{
+    return s->train.rows > 0 ? s->train.class_names : s->test.class_names; /* fit() compared them */
+}
+
+/* Class folders are numbered where they are, so labels mean the same only if all are called the same. */
+static yk_code fit_names(const struct yk_session *s, const struct yk_portion *p, struct yk_error *e)
+{
+    const char *other = NULL;
+    for (unsigned w = 0; w < s->crew.rule.workers; w++)
+        if (p[w].names != p[0].names)
+            other = p[w].host;
+    if (p[0].names != 0 && s->train.rows == 0 && s->test.class_names != NULL && yk_input_names_xxh3(&s->test) != p[0].names)
+        other = s->o.test_data;
+    if (other == NULL)
+        return YK_OK;
+    yk_fail(e, YK_USAGE, "the class folders of '%s' are called otherwise than those of '%s'", other, p[0].host);
+    yk_hint(e, "all need the same, so that they get the same labels; those without photos can be empty");
+    return YK_USAGE;
+}
+
 /* What the training data of all hosts have in common: a sparse set as many features as the widest, a dense one its shape. */
 static yk_code fit(struct yk_session *s, const struct yk_portion *p, struct yk_error *e)
 {
@@ -179,6 +255,8 @@ yk_code yk_input_share(struct yk_session *s, const struct yk_portion *p, struct 
         r->shares = 1;
     } else {
         yk_code rc = fit(s, p, e);
+        if (rc == YK_OK)
+            rc = fit_names(s, p, e);
         if (rc != YK_OK)
             return rc;
         deal_hosts(s, p);

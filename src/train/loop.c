@@ -4,6 +4,7 @@
  * a few microseconds pays for no clock.
  * THREADS: each worker runs it on a thread of its own. */
 #include "base/clock.h"
+#include "data/prefetch.h"
 #include "train/session.h"
 
 #include <stdlib.h>
@@ -29,6 +30,8 @@ static void rows_of(struct yk_session *s, const struct yk_task *t, uint32_t i, s
 /* A shard without examples (the last batch of an epoch may have fewer than shards) is a sum of nothing. */
 static double nothing(const struct yk_params *params, struct yk_sink *sink)
 {
+    if (!yk_sink_need(sink, 0, params->count))
+        return 0;
     memset(sink->grad, 0, params->count * sizeof(float));
     sink->ready(sink, 0, params->count);
     return 0;
@@ -111,7 +114,8 @@ static void train_step(struct yk_session *s, struct yk_hand *hand, const struct 
     struct yk_worker *w = &hand->worker;
     struct yk_phases *p = &w->phases;
     struct yk_batch batch;
-    double loss = 0, input = 0, push = p->push, t0 = tick(timed);
+    struct yk_error e;
+    double loss = 0, input = 0, push = p->push, pull = p->pull, images = yk_feed_waited(hand->feed), t0 = tick(timed);
     bool begins = yk_input_position(s, task->id) % s->train.rows == 0;
     w->timed = timed;
     for (uint32_t i = task->first; i < task->last; i++) {
@@ -119,6 +123,10 @@ static void train_step(struct yk_session *s, struct yk_hand *hand, const struct 
         rows_of(s, task, i, &batch); /* rows of the data, shuffled */
         if (timed || begins)
             input += yk_now() - t1;
+        if (yk_feed_take(hand->feed, &batch, &e) != YK_OK) { /* images that have to be made */
+            yk_worker_fail(w, e.code, e.text);
+            return;
+        }
         struct yk_sink *sink = yk_worker_sink(w, i);
         if (sink == NULL)
             return;
@@ -127,11 +135,13 @@ static void train_step(struct yk_session *s, struct yk_hand *hand, const struct 
         begins = false;
     }
     yk_worker_commit(w, loss); /* the push is complete */
+    images = yk_feed_waited(hand->feed) - images;
+    p->images += images;
     if (timed) {
         p->samples++;
-        p->pull += pulled;
         p->input += input;
-        p->compute += yk_now() - t0 - input - (p->push - push);
+        p->compute += yk_now() - t0 - input - images - (p->push - push) - (p->pull - pull); /* some parameters came meanwhile */
+        p->pull += pulled;
     } else if (input > 0) {
         p->shuffle += input;
     }

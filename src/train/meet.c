@@ -58,7 +58,8 @@ static void fill(struct card *c, const struct yk_session *s, yk_code rc, const s
     memset(c, 0, sizeof *c);
     c->binary = binary_hash();
     c->config = rc == YK_OK ? config_hash(s) : 0;
-    c->portion = (struct yk_portion){.rows = s->train.rows, .xxh3 = s->train.xxh3, .classes = s->train.classes};
+    c->portion = (struct yk_portion){
+        .rows = s->train.rows, .xxh3 = s->train.xxh3, .classes = s->train.classes, .names = yk_input_names_xxh3(&s->train)};
     memcpy(c->portion.shape, s->train.shape, sizeof c->portion.shape);
     c->rank = s->job.mpi.rank;
     c->pid = (int32_t)getpid();
@@ -179,7 +180,7 @@ struct shared_config {
     char model[YK_NAME];
     char text[sizeof(((struct yk_error *)0)->text)];
     char hint[sizeof(((struct yk_error *)0)->hint)];
-    char config[6144]; /* as in config.json; a few dozen short options */
+    char config[6144 + 2 * YK_NET_TEXT]; /* as in config.json; a few dozen short options, and the text of a net */
 };
 
 yk_code yk_meet_config(struct yk_session *s, yk_code rc, struct yk_error *e)

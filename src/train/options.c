@@ -3,9 +3,11 @@
 #include "train/options.h"
 
 #include "base/file.h"
+#include "data/prefetch.h"
 #include "data/rows_format.h"
 #include "kernel/kernel.h"
 #include "optim/optim.h"
+#include "strategy/codec.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +16,8 @@
 #define TRAIN YK_VERB(train)
 #define MODEL_VERBS (YK_VERB(train) | YK_VERB(eval) | YK_VERB(predict))
 #define ROWS (MODEL_VERBS | YK_VERB(data))
-#define ALL (MODEL_VERBS | YK_VERB(export) | YK_VERB(data) | YK_VERB(netcheck) | YK_VERB(testbed))
+#define MATMUL YK_VERB(matmul)
+#define ALL (MATMUL | MODEL_VERBS | YK_VERB(export) | YK_VERB(data) | YK_VERB(net) | YK_VERB(netcheck) | YK_VERB(testbed))
 #define AT(f) offsetof(struct yk_options, f)
 #define FEW 1e6
 #define OR_NAME(name) "|" #name
@@ -24,29 +27,32 @@
 const struct yk_opt yk_option_table[] = {
     /* name, letter, type, verbs, field, default, min, max, choices, meta, flags, help */
     {"data", 0, YK_OPT_TEXT, MODEL_VERBS, AT(data), NULL, 0, 0, NULL, "DATA", 0,
-     "mnist, fashion-mnist, IDX files; logreg: files of sparse rows (a,b,c), a folder, - or synth-criteo:ROWS"},
+     "mnist, fashion-mnist, IDX or CIFAR-10 files, class folders of JPEG files, fake:HxWxC:CLASSES[:ROWS[:SEED]]; "
+     "logreg: files of sparse rows (a,b,c), a folder, - or synth-criteo:ROWS"},
     {"test-data", 0, YK_OPT_TEXT, MODEL_VERBS, AT(test_data), NULL, 0, 0, NULL, "DATA", 0,
      "evaluate on this instead of the test part of --data"},
     {"holdout", 0, YK_OPT_REAL, TRAIN, AT(holdout), NULL, 1e-6, 0.9, NULL, "X", 0,
-     "logreg: evaluate on this share of the rows, evenly spread, and train on the others"},
+     "logreg, class folders: evaluate on this share of the rows, evenly spread, and train on the others"},
     {"test-batch", 0, YK_OPT_INT, MODEL_VERBS, AT(test_batch), "1024", 1, FEW, NULL, "N", YK_OPT_ON_RESUME,
      "examples that are evaluated at a time: bounds the memory of evaluation"},
     {"shuffle-buffer", 0, YK_OPT_INT, TRAIN, AT(shuffle_buffer), NULL, 1, 4e9, NULL, "N", 0,
      "shuffle within windows of N rows of the file; 1: file order (default: all rows together)"},
     {"data-local", 0, YK_OPT_FLAG, TRAIN, AT(data_local), NULL, 0, 0, NULL, "", 0,
      "each host trains on its own files: --data is what they are called there, %h in it the host's name"},
+    {"augment", 0, YK_OPT_CHOICE, TRAIN, AT(augment), "both", 0, 0, "none|crop|flip|both", "WHAT", 0,
+     "class folders: crop photos at a random place for training, flip half of them, both or none"},
     {"progressive", 0, YK_OPT_FLAG, TRAIN, AT(progressive), NULL, 0, 0, NULL, "", YK_OPT_ON_RESUME,
      "say the loss on rows before they are learnt, at 1, 2, 4, 8, ... rows (logreg: unless there is test data)"},
     {"batch", 'b', YK_OPT_INT, TRAIN, AT(batch), NULL, 1, FEW, NULL, "N", 0, "examples a step"},
     {"global-batch", 0, YK_OPT_INT, TRAIN, AT(global_batch), NULL, 1, FEW, NULL, "N", 0,
      "examples of one synchronous step over all workers, instead of --batch"},
-    {"seed", 0, YK_OPT_INT, TRAIN | YK_VERB(data), AT(seed), "1", 0, MANY, NULL, "N", 0,
-     "for the shuffle and for starting values (data synth: for the rows and the true model)"},
+    {"seed", 0, YK_OPT_INT, TRAIN | YK_VERB(data) | MATMUL, AT(seed), "1", 0, MANY, NULL, "N", 0,
+     "for the shuffle and for starting values (data synth: for the rows and the true model; matmul: for --n)"},
 
     {"mode", 'm', YK_OPT_CHOICE, TRAIN, AT(mode), NULL, 0, 0, "local|sync|async|ssp|allreduce", "MODE", YK_OPT_ON_RESUME,
      "local, sync, async, ssp or allreduce (default: local for one worker, else sync)"},
-    {"workers", 'w', YK_OPT_INT, TRAIN | YK_VERB(netcheck), AT(workers), NULL, 1, 1024, NULL, "N", YK_OPT_ON_RESUME,
-     "workers: threads of this process, or processes with --hosts, mpirun or srun"},
+    {"workers", 'w', YK_OPT_INT, TRAIN | YK_VERB(netcheck) | MATMUL, AT(workers), NULL, 1, 1024, NULL, "N", YK_OPT_ON_RESUME,
+     "workers: threads of this process, or processes with --hosts, mpirun or srun (matmul, netcheck: processes)"},
     {"ps", 0, YK_OPT_INT, TRAIN, AT(ps), NULL, 1, 256, NULL, "N", YK_OPT_ON_RESUME,
      "parameter servers, each the owner of one contiguous part (default 1)"},
     {"backup", 0, YK_OPT_INT, TRAIN, AT(backup), NULL, 0, 1023, NULL, "N", YK_OPT_ON_RESUME,
@@ -55,12 +61,15 @@ const struct yk_opt yk_option_table[] = {
      "ssp: batches that a worker may be ahead of the slowest (default 3)"},
     {"shards", 0, YK_OPT_INT, TRAIN, AT(shards), NULL, 1, 4096, NULL, "V", 0,
      "parts of a global batch; the same V gives the same bits for any number of workers (default: the workers)"},
-    {"hosts", 'H', YK_OPT_TEXT, TRAIN | YK_VERB(netcheck) | YK_VERB(testbed), AT(hosts), NULL, 0, 0, NULL, "LIST",
+    {"hosts", 'H', YK_OPT_TEXT, TRAIN | YK_VERB(netcheck) | YK_VERB(testbed) | MATMUL, AT(hosts), NULL, 0, 0, NULL, "LIST",
      YK_OPT_ON_RESUME, "a worker on each of these hosts: a,b,c or a:2,b (testbed: how many hosts to make)"},
-    {"hostfile", 0, YK_OPT_TEXT, TRAIN | YK_VERB(netcheck), AT(hostfile), NULL, 0, 0, NULL, "FILE", YK_OPT_ON_RESUME,
+    {"hostfile", 0, YK_OPT_TEXT, TRAIN | YK_VERB(netcheck) | MATMUL, AT(hostfile), NULL, 0, 0, NULL, "FILE", YK_OPT_ON_RESUME,
      "the same from a file, 'host slots=n' a line"},
     {"ps-hosts", 0, YK_OPT_TEXT, TRAIN, AT(ps_hosts), NULL, 0, 0, NULL, "LIST", YK_OPT_ON_RESUME,
      "hosts of the parameter servers (default: the first of --hosts)"},
+    {"compress", 0, YK_OPT_TEXT, TRAIN, AT(compress), "none", 0, 0, NULL, "HOW", YK_OPT_ON_RESUME,
+     "between processes: none, bf16, fp16, int8, or topk:F, the share F of gradients that is largest; what is lost is sent "
+     "later"},
     {"heartbeat", 0, YK_OPT_REAL, TRAIN, AT(heartbeat), NULL, 0.2, 3600, NULL, "X", YK_OPT_ON_RESUME,
      "seconds of silence after which a worker is lost (default: 2 on one host, else 5)"},
     {"on-worker-loss", 0, YK_OPT_CHOICE, TRAIN, AT(on_worker_loss), "continue", 0, 0, "continue|replace|restart|fail", "WHAT",
@@ -81,7 +90,22 @@ const struct yk_opt yk_option_table[] = {
     {"ftrl-beta", 0, YK_OPT_REAL, TRAIN, AT(ftrl_beta), "1", 1e-6, 1e6, NULL, "X", 0,
      "beta of ftrl: the larger, the slower it begins"},
     {"schedule", 0, YK_OPT_TEXT, TRAIN, AT(schedule), "constant", 0, 0, NULL, "SHAPE", 0,
-     "rate over steps: constant, staircase:RATE:STEPS, exponential:RATE:STEPS, cosine:STEPS[:LAST], warmup:STEPS,SHAPE"},
+     "rate over steps: constant, staircase:RATE:STEPS, stairs:N:FALL:STEPS, exponential:RATE:STEPS, cosine:STEPS[:LAST], "
+     "warmup:STEPS,SHAPE"},
+    {"weight-decay", 0, YK_OPT_REAL, TRAIN, AT(weight_decay), "0", 0, 1e6, NULL, "X", 0,
+     "sgd, momentum, adagrad, adam: add X times the parameter to its gradient"},
+    {"bias-lr", 0, YK_OPT_REAL, TRAIN, AT(bias_lr), NULL, 1e-12, 1e6, NULL, "X", 0,
+     "learning rate of the biases (default: that of the weights)"},
+    {"bias-momentum", 0, YK_OPT_REAL, TRAIN, AT(bias_momentum), NULL, 0, 0.999999, NULL, "X", 0,
+     "--momentum of the biases (default: that of the weights)"},
+    {"bias-weight-decay", 0, YK_OPT_REAL, TRAIN, AT(bias_weight_decay), NULL, 0, 1e6, NULL, "X", 0,
+     "--weight-decay of the biases (default: that of the weights)"},
+    {"bias-schedule", 0, YK_OPT_TEXT, TRAIN, AT(bias_schedule), NULL, 0, 0, NULL, "SHAPE", 0,
+     "--schedule of the biases (default: that of the weights)"},
+    {"clip", 0, YK_OPT_REAL, TRAIN, AT(clip), NULL, 1e-12, 1e12, NULL, "X", 0,
+     "limit each number of the mean gradient to between -X and X"},
+    {"init", 0, YK_OPT_CHOICE, TRAIN, AT(init), "auto", 0, 0, "auto|he|glorot", "NAME", 0,
+     "nets: starting weights of layers whose line does not say it (auto: he before relu, else glorot)"},
 
     {"steps", 0, YK_OPT_INT, TRAIN, AT(steps), NULL, 1, MANY, NULL, "N", YK_OPT_ON_RESUME | YK_OPT_STOP,
      "stop after N global steps"},
@@ -104,10 +128,15 @@ const struct yk_opt yk_option_table[] = {
     {"resume", 0, YK_OPT_TEXT, TRAIN, AT(resume), NULL, 0, 0, NULL, "RUN", YK_OPT_TRANSIENT,
      "go on with RUN, in RUN, from its last checkpoint"},
 
-    {"threads", 't', YK_OPT_INT, MODEL_VERBS | YK_VERB(data), AT(threads), NULL, 1, 256, NULL, "N", YK_OPT_ON_RESUME,
+    {"threads", 't', YK_OPT_INT, MODEL_VERBS | YK_VERB(data) | MATMUL, AT(threads), NULL, 1, 256, NULL, "N", YK_OPT_ON_RESUME,
      "compute threads (default: one per core)"},
     {"isa", 0, YK_OPT_CHOICE, MODEL_VERBS, AT(isa), "auto", 0, 0, "auto" YK_ISAS(OR_NAME), "NAME", YK_OPT_ON_RESUME,
      "instruction set; the same one gives the same bits on other machines"},
+    {"engine", 0, YK_OPT_TEXT, TRAIN, AT(engine), "auto", 0, 0, NULL, "NAME", YK_OPT_ON_RESUME,
+     "what computes a net: onednn, lanes, lanes:4 (only its first 4 layers), auto: what is fastest here; bits depend on it"},
+    {"label-smoothing", 0, YK_OPT_REAL, TRAIN, AT(label_smoothing), "0", 0, 0.9, NULL, "X", 0,
+     "nets: take X of the label's weight and give it to all classes evenly"},
+    {"net", 0, YK_OPT_TEXT, TRAIN, AT(net), NULL, 0, 0, NULL, "TEXT", 0, "kept by a run: what its .net file said"},
 
     {"format", 0, YK_OPT_CHOICE, ROWS, AT(format), NULL, 0, 0, &(YK_ROW_FORMATS(OR_NAME) "|cache")[1], "FORMAT", 0,
      "of sparse rows (default: told from their beginning)"},
@@ -125,12 +154,19 @@ const struct yk_opt yk_option_table[] = {
     {"features", 0, YK_OPT_INT, TRAIN | YK_VERB(data), AT(features), NULL, 1, 4294967001, NULL, "N", 0,
      "logreg: weights to have (default: as many as the data needs); synth: keys to share out (33762578)"},
 
-    {"output", 'o', YK_OPT_TEXT, YK_VERB(predict) | YK_VERB(export) | YK_VERB(data), AT(output), NULL, 0, 0, NULL, "FILE",
-     YK_OPT_TRANSIENT, "where to write (predict: standard output if left out)"},
-    {"to", 0, YK_OPT_CHOICE, YK_VERB(export) | YK_VERB(data), AT(to), "npz", 0, 0, "npz|text" YK_ROW_FORMATS(OR_NAME) "|cache",
-     "FORMAT", YK_OPT_TRANSIENT, "what to write (export: npz or text; data: rows, if FILE's name does not say it)"},
+    {"output", 'o', YK_OPT_TEXT, YK_VERB(predict) | YK_VERB(export) | YK_VERB(data) | MATMUL, AT(output), NULL, 0, 0, NULL,
+     "FILE", YK_OPT_TRANSIENT, "where to write (predict: standard output if left out)"},
+    {"to", 0, YK_OPT_CHOICE, YK_VERB(export) | YK_VERB(data), AT(to), "npz", 0, 0,
+     "npz|onnx|text" YK_ROW_FORMATS(OR_NAME) "|cache", "FORMAT", YK_OPT_TRANSIENT,
+     "what to write (export: npz, onnx or text; data: rows, if FILE's name does not say it)"},
     {"mirror", 0, YK_OPT_TEXT, YK_VERB(data), AT(mirror), NULL, 0, 0, NULL, "URL", 0,
      "fetch from URL/<file>.gz and from nowhere else"},
+    {"n", 0, YK_OPT_INT, MATMUL, AT(n), NULL, 1, 4e6, NULL, "N", 0, "multiply two N x N matrices that are made from --seed"},
+    {"trace", 0, YK_OPT_FLAG, MATMUL, AT(trace), NULL, 0, 0, NULL, "", 0,
+     "only the trace of the product; it is added up without making one"},
+    {"full", 0, YK_OPT_FLAG, MATMUL, AT(full), NULL, 0, 0, NULL, "", 0, "with --trace: make the product, and take its trace"},
+    {"memory", 0, YK_OPT_INT, MATMUL, AT(memory), NULL, 152, 1e7, NULL, "MB", 0,
+     "what a process may use (default: its share of 60 % of what its host has free)"},
     {"bandwidth", 0, YK_OPT_TEXT, YK_VERB(testbed), AT(bandwidth), NULL, 0, 0, NULL, "RATE", 0,
      "of every host's link: 1.8gbit, 100mbit (default: as fast as it goes)"},
     {"slow", 0, YK_OPT_TEXT, YK_VERB(testbed), AT(slow), NULL, 0, 0, NULL, "HOST:X,...", 0,
@@ -143,17 +179,24 @@ const struct yk_opt yk_option_table[] = {
 
     {"config", 0, YK_OPT_TEXT, ALL, AT(config), NULL, 0, 0, NULL, "FILE", YK_OPT_TRANSIENT | YK_OPT_SHARED,
      "read options from FILE too, over ./yoke.ini"},
-    {"json", 0, YK_OPT_FLAG, YK_VERB(train) | YK_VERB(eval) | YK_VERB(data) | YK_VERB(netcheck), AT(json), NULL, 0, 0, NULL, "",
-     YK_OPT_TRANSIENT | YK_OPT_SHARED, "print the result as one JSON object"},
+    {"json", 0, YK_OPT_FLAG, YK_VERB(train) | YK_VERB(eval) | YK_VERB(data) | YK_VERB(net) | YK_VERB(netcheck) | MATMUL, AT(json),
+     NULL, 0, 0, NULL, "", YK_OPT_TRANSIENT | YK_OPT_SHARED, "print the result as one JSON object"},
     {"quiet", 'q', YK_OPT_FLAG, ALL, AT(quiet), NULL, 0, 0, NULL, "", YK_OPT_TRANSIENT | YK_OPT_SHARED,
      "no progress, only warnings and the result"},
-    {"verbose", 'v', YK_OPT_FLAG, TRAIN | YK_VERB(netcheck) | YK_VERB(testbed), AT(verbose), NULL, 0, 0, NULL, "",
+    {"verbose", 'v', YK_OPT_FLAG, TRAIN | YK_VERB(netcheck) | YK_VERB(testbed) | MATMUL, AT(verbose), NULL, 0, 0, NULL, "",
      YK_OPT_TRANSIENT | YK_OPT_SHARED, "say more"},
-    {"dry-run", 0, YK_OPT_FLAG, TRAIN, AT(dry_run), NULL, 0, 0, NULL, "", YK_OPT_TRANSIENT | YK_OPT_SHARED,
-     "check everything, show the plan, train nothing"},
+    {"dry-run", 0, YK_OPT_FLAG, TRAIN | MATMUL, AT(dry_run), NULL, 0, 0, NULL, "", YK_OPT_TRANSIENT | YK_OPT_SHARED,
+     "check everything, show the plan, and stop there"},
 };
 
 const size_t yk_option_count = sizeof yk_option_table / sizeof yk_option_table[0];
+
+unsigned yk_options_augment(const struct yk_options *o)
+{
+    bool both = strcmp(o->augment, "both") == 0;
+    return (both || strcmp(o->augment, "crop") == 0 ? YK_AUGMENT_CROP : 0u) |
+           (both || strcmp(o->augment, "flip") == 0 ? YK_AUGMENT_FLIP : 0u);
+}
 
 void yk_options_reading(const struct yk_options *o, struct yk_reading *out)
 {
@@ -202,8 +245,9 @@ yk_code yk_options_model(struct yk_opts *o, const char *const *defaults, struct 
     yk_code rc = YK_OK;
     for (size_t i = 0; defaults[i] != NULL && rc == YK_OK; i += 2) {
         bool length = strcmp(defaults[i], "epochs") == 0 || strcmp(defaults[i], "steps") == 0;
-        bool rate = strcmp(defaults[i], "lr") == 0; /* goes with the model's optimizer; another one brings its own */
-        if (!(length && ends) && !(rate && !own_optimizer))
+        /* A rate goes with the model's optimizer; another one brings its own. */
+        bool rate = strcmp(defaults[i], "lr") == 0 || strcmp(defaults[i], "bias-lr") == 0;
+        if (!yk_opts_given(o, defaults[i]) && !(length && ends) && !(rate && !own_optimizer))
             rc = yk_opts_set(o, defaults[i], defaults[i + 1], YK_FROM_MODEL, e);
     }
     const struct yk_optimizer_ops *optimizer = v->optimizer != NULL ? yk_optimizer_find(v->optimizer) : NULL;
@@ -218,22 +262,47 @@ yk_code yk_options_model(struct yk_opts *o, const char *const *defaults, struct 
 /* A constant that the chosen optimizer does not have would be parsed and ignored. */
 static yk_code check_constants(const struct yk_opts *o, struct yk_error *e)
 {
-    static const char *const CONSTANTS[] = {"momentum", "beta2", "eps", "l1", "l2", "ftrl-beta"};
+    static const struct {
+        const char *option, *needs;
+    } CONSTANTS[] = {{"momentum", "momentum"},
+                     {"beta2", "beta2"},
+                     {"eps", "eps"},
+                     {"l1", "l1"},
+                     {"l2", "l2"},
+                     {"ftrl-beta", "ftrl-beta"},
+                     {"weight-decay", "weight-decay"},
+                     {"bias-momentum", "momentum"},
+                     {"bias-weight-decay", "weight-decay"}};
     const struct yk_options *v = o->values;
     const struct yk_optimizer_ops *optimizer = v->optimizer != NULL ? yk_optimizer_find(v->optimizer) : NULL;
     for (size_t i = 0; optimizer != NULL && i < sizeof CONSTANTS / sizeof CONSTANTS[0]; i++)
-        if (yk_opts_typed(o, CONSTANTS[i]) && !yk_choice_has(optimizer->uses, CONSTANTS[i])) {
-            yk_fail(e, YK_USAGE, "--%s means nothing to --optimizer %s", CONSTANTS[i], optimizer->name);
+        if (yk_opts_typed(o, CONSTANTS[i].option) && !yk_choice_has(optimizer->uses, CONSTANTS[i].needs)) {
+            yk_fail(e, YK_USAGE, "--%s means nothing to --optimizer %s", CONSTANTS[i].option, optimizer->name);
             yk_hint(e, "'yoke help train' says which optimizer it is for");
             return YK_USAGE;
         }
+    if ((v->weight_decay > 0 || v->bias_weight_decay > 0) && (v->l1 > 0 || v->l2 > 0)) {
+        yk_fail(e, YK_USAGE, "--weight-decay and --%s exclude each other", v->l2 > 0 ? "l2" : "l1");
+        yk_hint(e, "--weight-decay is part of the gradient, --l1 and --l2 of sgd and adagrad act after it");
+        return YK_USAGE;
+    }
     return YK_OK;
+}
+
+static yk_code check_schedule(const char *option, const char *text, struct yk_error *e)
+{
+    struct yk_schedule schedule;
+    struct yk_error why = {0};
+    if (yk_schedule_parse(text, &schedule, &why) == YK_OK)
+        return YK_OK;
+    yk_fail(e, YK_USAGE, "--%s: %.300s", option, why.text);
+    yk_hint(e, "%s", why.hint);
+    return YK_USAGE;
 }
 
 yk_code yk_options_check(const struct yk_opts *o, uint32_t verb, struct yk_error *e)
 {
     const struct yk_options *v = o->values;
-    struct yk_schedule schedule;
     if (v->quiet && v->verbose)
         return yk_fail(e, YK_USAGE, "--quiet and --verbose exclude each other");
     if (verb == YK_VERB(train) && v->resume != NULL && v->run != NULL) {
@@ -243,15 +312,22 @@ yk_code yk_options_check(const struct yk_opts *o, uint32_t verb, struct yk_error
     }
     if (verb == YK_VERB(export) && v->output != NULL && strcmp(v->output, "-") == 0)
         return yk_fail(e, YK_USAGE, "'yoke export' writes a file, not standard output");
+    if (verb == MATMUL && v->output != NULL && strcmp(v->output, "-") == 0)
+        return yk_fail(e, YK_USAGE, "'yoke matmul' writes a file, not standard output");
     if (verb == YK_VERB(export) && v->output == NULL)
         return yk_fail(e, YK_USAGE, "'yoke export' needs -o FILE");
-    bool models = strcmp(v->to, "npz") == 0 || strcmp(v->to, "text") == 0;
+    bool models = yk_choice_has("npz|onnx|text", v->to);
     if (verb == YK_VERB(export) && !models)
-        return yk_fail(e, YK_USAGE, "'yoke export' writes npz or text, not %s", v->to);
+        return yk_fail(e, YK_USAGE, "'yoke export' writes npz, onnx or text, not %s", v->to);
     if (verb == YK_VERB(data) && models && yk_opts_typed(o, "to"))
         return yk_fail(e, YK_USAGE, "'yoke data' writes libsvm, tfrecord, criteo, vw or cache, not %s", v->to);
     if (verb != YK_VERB(train))
         return YK_OK;
-    yk_code rc = yk_schedule_parse(v->schedule, &schedule, e);
+    struct yk_codec codec;
+    yk_code rc = check_schedule("schedule", v->schedule, e);
+    if (rc == YK_OK && v->bias_schedule != NULL)
+        rc = check_schedule("bias-schedule", v->bias_schedule, e);
+    if (rc == YK_OK)
+        rc = yk_codec_parse(v->compress, &codec, e);
     return rc == YK_OK ? check_constants(o, e) : rc;
 }

@@ -9,7 +9,7 @@
 #include "data/rows.h"
 
 /* The verbs, each a file of its own in cmd/: the one list. YK_VERB(train) is a verb's bit in the table. */
-#define YK_VERBS(X) X(train) X(eval) X(predict) X(export) X(data) X(netcheck) X(testbed) X(help)
+#define YK_VERBS(X) X(train) X(eval) X(predict) X(export) X(data) X(matmul) X(net) X(netcheck) X(testbed) X(help)
 #define YK_VERB_INDEX(name) yk_verb_index_##name,
 enum yk_verb_index { YK_VERBS(YK_VERB_INDEX) yk_verb_count };
 #define YK_VERB(name) (1u << yk_verb_index_##name)
@@ -22,6 +22,7 @@ struct yk_options {
     int64_t test_batch;
     int64_t shuffle_buffer;
     bool data_local;
+    char *augment;
     bool progressive;
     int64_t batch;
     int64_t seed;
@@ -50,6 +51,14 @@ struct yk_options {
     double l2;
     double ftrl_beta;
     char *schedule;
+    double weight_decay;
+    double bias_lr;
+    double bias_momentum;
+    double bias_weight_decay;
+    char *bias_schedule;
+    double clip;
+    char *init;
+    char *compress;
     /* when to stop */
     int64_t steps;
     int64_t epochs;
@@ -65,6 +74,9 @@ struct yk_options {
     /* how to compute */
     int64_t threads;
     char *isa;
+    char *engine;
+    char *net;
+    double label_smoothing;
     /* sparse rows: how files become rows, and how many to make up */
     char *format;
     int64_t hash_bits;
@@ -78,6 +90,10 @@ struct yk_options {
     char *output;
     char *to;
     char *mirror;
+    int64_t n;
+    bool trace;
+    bool full;
+    int64_t memory;
     char *bandwidth;
     char *slow;
     char *slow_link;
@@ -94,6 +110,9 @@ struct yk_options {
 extern const struct yk_opt yk_option_table[];
 extern const size_t yk_option_count;
 
+/* What chance may do to photos: YK_AUGMENT_... of data/prefetch.h. */
+unsigned yk_options_augment(const struct yk_options *o);
+
 /* How files become sparse rows. */
 void yk_options_reading(const struct yk_options *o, struct yk_reading *out);
 
@@ -104,7 +123,8 @@ uint32_t yk_verb_bit(const char *name);
  * FILE that was named. */
 yk_code yk_options_files(struct yk_opts *o, uint32_t verb, struct yk_error *e);
 
-/* The model's defaults for what nobody said. The model's default length (epochs) counts only if no stop rule was given. */
+/* The model's defaults for what nobody said. The model's default length (epochs, steps) counts only if no stop rule was given, its rates only
+ * with its optimizer. A net's own lines come first, then, by a second call, what holds for every net. */
 yk_code yk_options_model(struct yk_opts *o, const char *const *defaults, struct yk_error *e);
 
 /* Combinations that no single range can rule out; called before any work starts. */

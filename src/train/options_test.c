@@ -113,7 +113,8 @@ static void test_lists(void **state)
         snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i > 0 ? "|" : "", yk_mode_name((enum yk_mode)i));
     assert_string_equal(option("mode")->choices, names);
 
-    static const char *const VERBS[] = {"train", "eval", "predict", "export", "data", "netcheck", "testbed", "help"};
+    static const char *const VERBS[] = {"train",  "eval", "predict",  "export",  "data",
+                                        "matmul", "net",  "netcheck", "testbed", "help"};
     assert_int_equal(yk_verb_count, sizeof VERBS / sizeof VERBS[0]);
     for (unsigned i = 0; i < yk_verb_count; i++)
         assert_int_equal(yk_verb_bit(VERBS[i]), 1u << i);
@@ -131,6 +132,7 @@ static void test_round_trip(void **state)
         {"data", "/tmp/x y"},
         {"test-data", "t"},
         {"holdout", "0.25"},
+        {"augment", "crop"},
         {"test-batch", "77"},
         {"shuffle-buffer", "4000000000"},
         {"progressive", "true"},
@@ -159,6 +161,14 @@ static void test_round_trip(void **state)
         {"l2", "0.25"},
         {"ftrl-beta", "0.5"},
         {"schedule", "cosine:5"},
+        {"weight-decay", "0.0005"},
+        {"bias-lr", "0.002"},
+        {"bias-momentum", "0.8"},
+        {"bias-weight-decay", "0"},
+        {"bias-schedule", "stairs:2:10:500"},
+        {"clip", "5"},
+        {"init", "glorot"},
+        {"compress", "topk:0.01"},
         {"steps", "123456789012"},
         {"epochs", "3"},
         {"target-loss", "0.1"},
@@ -169,6 +179,9 @@ static void test_round_trip(void **state)
         {"keep", "9"},
         {"threads", "2"},
         {"isa", "plain"},
+        {"engine", "lanes"},
+        {"label-smoothing", "0.1"},
+        {"net", "net t\ninput 3x3x1\ndense 2\nsoftmax\n"},
         {"format", "vw"},
         {"hash-bits", "18"},
         {"skip-bad", "5"},
@@ -293,6 +306,20 @@ static void test_model_defaults(void **state)
         assert_true(r.v.lr == 0.7);
         yk_opts_release(&r.o);
     }
+    static const char *const OWN[] = {"lr",    "0.3", "bias-lr", "0.6",
+                                      "steps", "20",  NULL}; /* of a net: counts before what all nets have */
+    rig_open(&r);
+    assert_int_equal(yk_options_model(&r.o, OWN, &r.e), YK_OK);
+    assert_int_equal(yk_options_model(&r.o, DEFAULTS, &r.e), YK_OK);
+    assert_true(r.v.lr == 0.3 && r.v.bias_lr == 0.6 && r.v.steps == 20 && r.v.epochs == 0 && r.v.batch == 100);
+    assert_string_equal(r.v.optimizer, "sgd");
+    yk_opts_release(&r.o);
+    rig_open(&r);
+    set(&r, "optimizer", "adam"); /* another one, and so none of the net's rates */
+    assert_int_equal(yk_options_model(&r.o, OWN, &r.e), YK_OK);
+    assert_int_equal(yk_options_model(&r.o, DEFAULTS, &r.e), YK_OK);
+    assert_true(r.v.lr == yk_optimizer_find("adam")->lr && r.v.bias_lr == 0 && r.v.steps == 20);
+    yk_opts_release(&r.o);
     for (unsigned i = 0; yk_model_at(i) != NULL; i++) { /* every real model's defaults are options with good values */
         rig_open(&r);
         assert_int_equal(yk_options_model(&r.o, yk_model_at(i)->defaults, &r.e), YK_OK);
@@ -312,7 +339,7 @@ static void test_check(void **state)
         {YK_VERB(train), {"quiet", "verbose"}, {"true", "true"}, "exclude each other"},
         {YK_VERB(train), {"quiet", "verbose"}, {"true", "false"}, NULL},
         {YK_VERB(train), {"run", "resume"}, {"a", "b"}, "--run and --resume"},
-        {YK_VERB(train), {"schedule"}, {"staircase"}, "not a schedule"},
+        {YK_VERB(train), {"schedule"}, {"staircase"}, "--schedule: 'staircase' is not a schedule"},
         {YK_VERB(train), {"schedule"}, {"cosine:10"}, NULL},
         {YK_VERB(train), {"optimizer", "l1"}, {"sgd", "0.1"}, NULL},
         {YK_VERB(train), {"optimizer", "l1"}, {"adagrad", "0.1"}, NULL},
@@ -324,8 +351,22 @@ static void test_check(void **state)
         {YK_VERB(train), {"optimizer", "ftrl-beta"}, {"ftrl", "2"}, NULL},
         {YK_VERB(train), {"optimizer", "ftrl-beta"}, {"adam", "2"}, "--ftrl-beta means nothing"},
         {YK_VERB(train), {"optimizer", "eps"}, {"ftrl", "1e-4"}, "--eps means nothing"},
+        {YK_VERB(train), {"optimizer", "weight-decay"}, {"momentum", "0.0005"}, NULL},
+        {YK_VERB(train), {"optimizer", "weight-decay"}, {"ftrl", "0.0005"}, "--weight-decay means nothing"},
+        {YK_VERB(train), {"optimizer", "bias-weight-decay"}, {"ftrl", "0"}, "--bias-weight-decay means nothing"},
+        {YK_VERB(train), {"optimizer", "bias-momentum"}, {"momentum", "0.5"}, NULL},
+        {YK_VERB(train), {"optimizer", "bias-momentum"}, {"sgd", "0.5"}, "--bias-momentum means nothing"},
+        {YK_VERB(train), {"weight-decay", "l2"}, {"0.1", "0.1"}, "--weight-decay and --l2 exclude"},
+        {YK_VERB(train), {"bias-weight-decay", "l1"}, {"0.1", "0.1"}, "--weight-decay and --l1 exclude"},
+        {YK_VERB(train), {"bias-schedule"}, {"stairs:2:10:500"}, NULL},
+        {YK_VERB(train), {"bias-schedule"}, {"stairs:2"}, "--bias-schedule: 'stairs:2' is not a schedule"},
+        {YK_VERB(train), {"compress"}, {"topk:0.01"}, NULL},
+        {YK_VERB(train), {"compress"}, {"zip"}, "'zip' is no way to compress"},
         {YK_VERB(export), {NULL}, {NULL}, "needs -o FILE"},
         {YK_VERB(export), {"output"}, {"x.npz"}, NULL},
+        {YK_VERB(export), {"output"}, {"-"}, "'yoke export' writes a file"},
+        {YK_VERB(matmul), {"output"}, {"-"}, "'yoke matmul' writes a file"},
+        {YK_VERB(matmul), {NULL}, {NULL}, NULL},
         {YK_VERB(eval), {NULL}, {NULL}, NULL},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {

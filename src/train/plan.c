@@ -158,17 +158,42 @@ static yk_code size_batch(struct yk_session *s, struct yk_rule *r, struct yk_err
     return rc;
 }
 
-/* Threads of one process are not lost one by one. */
+/* Threads of one process are not lost one by one, and there is no wire between them. */
 static yk_code check_threads(const struct yk_opts *opts, struct yk_error *e)
 {
-    static const char *const LOSSES[] = {"heartbeat", "on-worker-loss", "restarts"};
-    for (size_t i = 0; i < sizeof LOSSES / sizeof LOSSES[0]; i++)
-        if (yk_opts_typed(opts, LOSSES[i])) {
-            yk_fail(e, YK_USAGE, "--%s means nothing to workers that are threads of one process", LOSSES[i]);
+    static const char *const PROCESSES[] = {"heartbeat", "on-worker-loss", "restarts", "compress"};
+    const struct yk_options *o = opts->values;
+    for (size_t i = 0; i < sizeof PROCESSES / sizeof PROCESSES[0]; i++) {
+        bool none = strcmp(PROCESSES[i], "compress") == 0 && strcmp(o->compress, "none") == 0;
+        if (yk_opts_typed(opts, PROCESSES[i]) && !none) {
+            yk_fail(e, YK_USAGE, "--%s means nothing to workers that are threads of one process", PROCESSES[i]);
             yk_hint(e, "it is for processes: --hosts localhost:3 starts three");
             return YK_USAGE;
         }
+    }
     return YK_OK;
+}
+
+/* What is packed on the wire. A run that was among processes goes unpacked where there is no wire. */
+static yk_code plan_codec(struct yk_session *s, struct yk_rule *r, struct yk_error *e)
+{
+    yk_code rc = yk_codec_parse(s->o.compress, &r->codec, e);
+    bool alone = !s->job.joined || s->job.mpi.size == 1;
+    if (rc != YK_OK || r->codec.kind == YK_CODEC_NONE)
+        return rc;
+    if (r->sparse && yk_opts_typed(&s->opts, "compress")) {
+        yk_fail(e, YK_USAGE, "--compress means nothing to %s", s->model_name);
+        yk_hint(e, "only the weights that a batch touches are sent, as they are");
+        return YK_USAGE;
+    }
+    if (!alone && !r->sparse)
+        return YK_OK;
+    if (alone && yk_opts_typed(&s->opts, "compress") && !s->resumed) {
+        yk_fail(e, YK_USAGE, "--compress means nothing to one process: nothing is sent");
+        return YK_USAGE;
+    }
+    r->codec = (struct yk_codec){0};
+    return yk_opts_set(&s->opts, "compress", "none", YK_COMMAND_LINE, e);
 }
 
 yk_code yk_plan(struct yk_session *s, struct yk_error *e)
@@ -201,7 +226,8 @@ yk_code yk_plan(struct yk_session *s, struct yk_error *e)
     bool own = s->o.data_local && r->workers > 1;
     r->pooled = each || s->o.backup > 0 || own;
     r->fresh = !each;
-    r->held = !each && r->workers > 1;
+    bool alone = !s->job.joined || s->job.mpi.size == 1;
+    r->held = !each && (r->workers > 1 || (!alone && !r->sparse)); /* the only worker's, too, is applied bucket by bucket */
     if (r->pooled && !each)
         r->need = r->workers - (unsigned)s->o.backup;
     if (mode == YK_MODE_ssp)
@@ -213,7 +239,9 @@ yk_code yk_plan(struct yk_session *s, struct yk_error *e)
         yk_hint(e, "start with a larger --shards to be able to add workers later");
         return YK_USAGE;
     }
-    rc = size_batch(s, r, e);
+    rc = plan_codec(s, r, e);
+    if (rc == YK_OK)
+        rc = size_batch(s, r, e);
     if (rc == YK_OK)
         rc = yk_opts_set(&s->opts, "mode", yk_mode_name(mode), YK_COMMAND_LINE, e);
     if (rc == YK_OK && !r->pooled)
@@ -238,5 +266,7 @@ void yk_plan_text(const struct yk_session *s, struct yk_buf *out)
         yk_buf_format(out, ", at most %lld batches ahead of the slowest", (long long)r->staleness);
     if (!r->pooled && r->shards > 1)
         yk_buf_format(out, ", %u shards", r->shards);
+    if (r->codec.kind != YK_CODEC_NONE)
+        yk_buf_format(out, ", %s on the wire", s->o.compress);
     yk_buf_text(out, "\n");
 }

@@ -12,6 +12,9 @@
 
 enum { WORDS = 160 };
 
+static char nothing[] = ""; /* no program has this name */
+static char *const NOTHING[] = {nothing, NULL};
+
 struct words {
     char *word[WORDS];
     size_t n;
@@ -29,6 +32,11 @@ static void add(struct words *w, const char *text)
 static void command_line(const struct yk_session *s, struct words *w)
 {
     char value[YK_PATH_MAX], name[80];
+    char *text = malloc(YK_NET_TEXT + 1); /* the longest value, and it may hold what is not a path */
+    if (text == NULL) {
+        w->failed = true;
+        return;
+    }
     ssize_t n = readlink("/proc/self/exe", value, sizeof value - 1);
     value[n > 0 ? n : 0] = '\0';
     add(w, value);
@@ -39,14 +47,15 @@ static void command_line(const struct yk_session *s, struct words *w)
         bool sized = strcmp(t->name, "batch") == 0 && s->o.global_batch > 0; /* told by the other */
         if (!(t->verbs & YK_VERB(train)) || (t->flags & YK_OPT_TRANSIENT) || !s->opts.given[i] || sized)
             continue;
-        yk_opt_text(&s->opts, i, value, sizeof value);
-        if (value[0] == '\0')
+        yk_opt_text(&s->opts, i, text, YK_NET_TEXT + 1);
+        if (text[0] == '\0')
             continue;
         snprintf(name, sizeof name, "--%.70s", t->name);
         add(w, name);
         if (t->type != YK_OPT_FLAG)
-            add(w, value);
+            add(w, text);
     }
+    free(text);
     w->word[w->n] = NULL;
 }
 
@@ -96,7 +105,7 @@ yk_code yk_crew_replace(struct yk_session *s)
         command_line(s, &words);
         call(s, worker);
     }
-    yk_code rc = yk_mpi_replace(c, endpoint, words.word, &e);
+    yk_code rc = yk_mpi_replace(c, endpoint, words.failed ? NOTHING : words.word, &e);
     for (size_t i = 0; i < words.n; i++)
         free(words.word[i]);
     c->ops->lock(c, me);

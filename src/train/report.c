@@ -118,6 +118,25 @@ static void where(const json_t *j, struct yk_buf *out)
     yk_buf_format(out, " %.0f %% waiting\n", wait / all * 100);
 }
 
+/* Were computing threads idle because images came too slowly? */
+static void input_bound(const json_t *j, struct yk_buf *out)
+{
+    static const double BOUND = 0.2; /* of the time; below that the rest is what matters */
+    const json_t *list = json_object_get(j, "workers_detail");
+    double most = 0;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *w = json_array_get(list, i);
+        double share = number(w, "image_seconds") / number(w, "seconds");
+        most = share > most ? share : most; /* without such seconds it is NAN */
+    }
+    if (most > BOUND)
+        yk_buf_format(out,
+                      "  input     input-bound: steps waited %.0f %% of the time for their images; smaller photos, more memory "
+                      "to keep them in, or more "
+                      "cores would help\n",
+                      fmin(most, 1) * 100);
+}
+
 /* Who did what, and where each one's time went. */
 static void workers(const json_t *j, struct yk_buf *out)
 {
@@ -163,11 +182,13 @@ void yk_report(const struct yk_session *s, struct yk_buf *out)
     json_t *j = yk_session_summary(s);
     char a[32], b[32], size[24], took[24], start[24], eval[24];
     double loss = number(j, "test_loss"), accuracy = number(j, "test_accuracy");
+    bool net = json_object_get(j, "engine") != NULL;
     yk_buf_format(out, "%s on %s, %s, ", text(j, "model"), text(j, "data"), text(j, "mode"));
     if (strcmp(text(j, "mode"), "local") != 0)
         yk_buf_format(out, "%.0f worker%s, ", number(j, "workers"), number(j, "workers") == 1 ? "" : "s");
-    yk_buf_format(out, "batch %.0f, %s %g, %.0f thread%s (%s)\n\n", number(j, "batch"), text(j, "optimizer"), number(j, "lr"),
-                  number(j, "threads"), number(j, "threads") == 1 ? "" : "s", text(j, "isa"));
+    yk_buf_format(out, "batch %.0f, %s %g, %.0f thread%s (%s%s%s)\n\n", number(j, "batch"), text(j, "optimizer"), number(j, "lr"),
+                  number(j, "threads"), number(j, "threads") == 1 ? "" : "s", text(j, "isa"), net ? ", " : "",
+                  net ? text(j, "engine") : "");
     if (s->curve.points > 0)
         curve(s, out);
     workers(j, out);
@@ -190,6 +211,7 @@ void yk_report(const struct yk_session *s, struct yk_buf *out)
                   json_is_true(json_object_get(j, "eval_overlapped")) ? " on another core" : "");
     if (number(j, "workers") == 1)
         where(j, out);
+    input_bound(j, out);
     const json_t *stale = json_object_get(j, "staleness");
     if (number(stale, "max") > 0)
         yk_buf_format(out, "  staleness mean %.2f, 99 %% at most %.0f, largest %.0f\n", number(stale, "mean"),

@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EPOCHS_APART = 1 << 20 };                       /* that hosts with data of their own may be, and what is left of a pool */
-enum { POOL_LINES = 12, METAS = 24 + 2 * POOL_LINES }; /* 12 lines hold the parts of 1024 workers */
+enum { EPOCHS_APART = 1 << 20 }; /* that hosts with data of their own may be, and what is left of a pool */
+enum { POOL_LINES = 12, METAS = 26 + 2 * POOL_LINES + YK_NET_LINES }; /* 12 lines hold the parts of 1024 workers */
 
 yk_code yk_snapshot_init(struct yk_snapshot *n, const struct yk_session *s, bool with_slots, struct yk_error *e)
 {
@@ -134,11 +134,24 @@ static void places_of(struct yk_meta *m, size_t *n, const char *key, uint64_t po
     }
 }
 
+/* "net.0", "net.1", ...: a long text, cut where it has to be, but not inside a character of several bytes. */
+static void text_of(struct yk_meta *m, size_t *n, const char *key, const char *text, size_t lines)
+{
+    for (unsigned line = 0; text[0] != '\0' && line < lines; line++) {
+        struct yk_meta *to = &m[(*n)++];
+        size_t take = strnlen(text, sizeof to->value - 1);
+        while (text[take] != '\0' && take > 0 && (text[take] & 0xC0) == 0x80)
+            take--;
+        snprintf(to->key, sizeof to->key, "%s.%u", key, line);
+        memcpy(to->value, text, take);
+        to->value[take] = '\0';
+        text += take;
+    }
+}
+
 /* What evaluation needs to read other rows the same way. */
 static void reading_of(struct yk_meta *m, size_t *n, const struct yk_options *o)
 {
-    if (o->holdout > 0)
-        meta_of(m, n, "holdout", "%.17g", o->holdout);
     if (o->hash_bits > 0)
         meta_of(m, n, "hash_bits", "%lld", (long long)o->hash_bits);
     if (o->format != NULL && strcmp(o->format, "cache") != 0)
@@ -182,8 +195,10 @@ static yk_code write_snapshot(struct yk_session *s, struct yk_error *e)
     size_t views = s->params.views, metas = 0;
     char dir[YK_PATH_MAX], path[YK_PATH_MAX];
     struct yk_far far = {0};
+    const char *names = yk_input_class_names(s);
+    size_t name_lines = names != NULL ? strlen(names) / (sizeof(((struct yk_meta *)0)->value) - 4) + 1 : 0;
     struct yk_tensor *tensor = calloc(views * (2 + yk_recipe_slots(&s->crew.recipe)), sizeof *tensor);
-    struct yk_meta *meta = calloc(METAS, sizeof *meta);
+    struct yk_meta *meta = calloc(METAS + name_lines, sizeof *meta);
     if (tensor == NULL || meta == NULL) {
         free(tensor);
         free(meta);
@@ -211,8 +226,16 @@ static yk_code write_snapshot(struct yk_session *s, struct yk_error *e)
     meta_of(meta, &metas, "total_loss", "%.17g", snap->at.total_loss);
     if (s->o.test_data != NULL)
         meta_of(meta, &metas, "test_data", "%s", s->o.test_data);
+    if (s->o.holdout > 0)
+        meta_of(meta, &metas, "holdout", "%.17g", s->o.holdout);
     if (s->ops->keys != NULL)
         reading_of(meta, &metas, &s->o);
+    if (s->o.net != NULL) {
+        meta_of(meta, &metas, "engine", "%s", s->o.engine);
+        text_of(meta, &metas, "net", s->o.net, YK_NET_LINES);
+    }
+    if (names != NULL)
+        text_of(meta, &metas, "class_names", names, name_lines);
     places_of(meta, &metas, "pool", snap->at.position, snap->pool, snap->pooled);
     places_of(meta, &metas, "share", snap->at.position, snap->next, snap->next != NULL ? s->crew.rule.shares : 0);
     if (s->crew.recipe.sparse && far.vectors == 0) /* nobody has them all again, once they are written */

@@ -65,15 +65,28 @@ static yk_code load_run(struct yk_session *s, struct yk_error *e)
     return YK_OK;
 }
 
-static yk_code find_model(struct yk_session *s, struct yk_error *e)
+/* One of the models, or else a net: a name that comes with yoke, or a file. */
+static yk_code find_model(struct yk_session *s, const char *word, struct yk_error *e)
 {
-    s->ops = yk_model_find(s->model_name);
+    s->ops = s->o.net == NULL ? yk_model_find(s->model_name) : NULL;
+    for (const char *const *o = (const char *const[]){"engine", "label-smoothing", "init", NULL}; s->ops != NULL && *o != NULL;
+         o++)
+        if (yk_opts_typed(&s->opts, *o))
+            return yk_fail(e, YK_USAGE, "--%s means nothing to %s: it is for nets", *o, s->model_name);
     if (s->ops != NULL)
         return YK_OK;
+    bool file = word != NULL && (strchr(word, '/') != NULL || strstr(word, ".net") != NULL || yk_exists(word));
+    bool known = false;
+    for (const struct yk_net_file *f = yk_net_files; word != NULL && f->name != NULL; f++)
+        known = known || strcmp(f->name, word) == 0;
+    if (s->o.net != NULL || file || known)
+        return yk_session_net_find(s, word, e);
     const char *names[64];
     size_t n = 0;
     for (; n < 64 && yk_model_at((unsigned)n) != NULL; n++)
         names[n] = yk_model_at((unsigned)n)->name;
+    for (const struct yk_net_file *f = yk_net_files; n < 64 && f->name != NULL; f++)
+        names[n++] = f->name;
     yk_fail(e, YK_USAGE, "unknown model '%.40s'", s->model_name);
     const char *near = yk_nearest(s->model_name, names, n, sizeof names[0]);
     if (near != NULL)
@@ -128,22 +141,14 @@ static yk_code check_cost(const struct yk_session *s, struct yk_error *e)
 
 static yk_code open_training(struct yk_session *s, struct yk_error *e)
 {
-    const struct yk_optimizer_ops *optimizer = yk_optimizer_find(s->o.optimizer);
-    const struct yk_update update = {.momentum = (float)s->o.momentum,
-                                     .beta2 = (float)s->o.beta2,
-                                     .eps = (float)s->o.eps,
-                                     .l1 = (float)s->o.l1,
-                                     .l2 = (float)s->o.l2,
-                                     .beta = (float)s->o.ftrl_beta};
     struct yk_recipe *recipe = &s->crew.recipe;
-    *recipe = (struct yk_recipe){.optimizer = optimizer, .lr = s->o.lr, .constants = update, .sparse = s->ops->keys != NULL};
-    yk_code rc = yk_schedule_parse(s->o.schedule, &recipe->schedule, e);
-    if (rc == YK_OK)
-        rc = s->ops->open(&s->model, &s->train, e);
+    yk_code rc = s->ops->open_net != NULL ? yk_session_net_open(s, e) : s->ops->open(&s->model, &s->train, e);
     if (rc == YK_OK)
         rc = s->ops->layout(s->model, &s->params, (uint64_t)s->o.seed, e);
     if (rc == YK_OK && recipe->sparse)
         rc = check_cost(s, e);
+    if (rc == YK_OK)
+        rc = yk_session_groups(s, e);
     size_t lines = (s->params.count + 15) / 16; /* what owners divide among them */
     if (rc == YK_OK && s->crew.rule.owners > lines) {
         rc = yk_fail(e, YK_USAGE, "%u owners are too many for the %zu parameters of %s", s->crew.rule.owners, s->params.weights,
@@ -297,10 +302,16 @@ static yk_code open_options(struct yk_session *s, const char *model, struct yk_e
         rc = yk_meet_config(s, rc, e);
         if (rc != YK_OK)
             return rc;
+    } else if (s->o.net != NULL && !s->job.mpi.replacement) { /* which gets it like any other option */
+        yk_fail(e, YK_USAGE, "--net is where a run keeps the text of its net: it cannot be given");
+        yk_hint(e, "yoke train FILE.net");
+        return YK_USAGE;
     } else {
         snprintf(s->model_name, sizeof s->model_name, "%.*s", YK_NAME - 1, model);
     }
-    rc = find_model(s, e);
+    rc = find_model(s, model, e);
+    if (rc == YK_OK && s->ops->open_net != NULL)
+        rc = yk_options_model(&s->opts, (const char *const *)s->net.setting, e);
     if (rc == YK_OK)
         rc = yk_options_model(&s->opts, s->ops->defaults, e);
     if (rc == YK_OK)
@@ -317,6 +328,8 @@ static yk_code open_alone(struct yk_session *s, const char *model, struct yk_err
     if (rc != YK_OK || s->already_done)
         return rc;
     rc = yk_plan(s, e);
+    if (rc == YK_OK)
+        rc = yk_session_recipe(s, e);
     if (rc == YK_OK)
         rc = fix_machine(s, e);
     if (rc == YK_OK) {
@@ -342,13 +355,16 @@ static yk_code open_session(struct yk_session *s, const char *model, struct yk_e
         yk_input_say(s);
     if (first && s->job.joined && s->job.mpi.size > 1 && !s->job.mpi.recovery)
         yk_log_line(s->log, YK_INFO, "the loss of a rank will end this job: it was started without --mca orte_enable_recovery 1");
-    if (first)
+    rc = yk_session_engine(s, e);
+    if (rc == YK_OK && first)
         rc = open_run(s, &found, e);
     if (rc == YK_OK && found)
         s->crew.rule.last_step = yk_session_end(s, NULL); /* from where the checkpoint is */
     rc = yk_meet(s, rc, e);
     if (rc == YK_OK)
         rc = yk_crew_open(s, e);
+    if (rc == YK_OK)
+        rc = yk_session_prepare(s, e);
     if (rc == YK_OK && first)
         rc = open_records(s, found, e);
     return rc;
@@ -399,7 +415,9 @@ bool yk_session_close(struct yk_session *s)
         yk_source_release(&s->source);
         for (unsigned i = 0; i < YK_SLOTS; i++)
             yk_floats_free(s->slot[i]);
+        free(s->span);
         yk_params_release(&s->params);
+        yk_net_release(&s->net);
     }
     if (s->model != NULL)
         s->ops->close(s->model);

@@ -1,6 +1,7 @@
 /* session.h - everything one training run holds, and the parts that work on it.
  *
  *     session.c   opens and closes it: options -> data -> model -> parameters -> run folder -> crew
+ *     recipe.c    how the parameters move: the optimizer, its constants, groups of parameters
  *     plan.c      who trains: the rule, from the options and the number of processes
  *     meet.c      over MPI: what the ranks must agree upon before they train
  *     crew.c      the owners and workers of this process
@@ -21,6 +22,7 @@
 #include "base/log.h"
 #include "data/data.h"
 #include "model/model.h"
+#include "model/net.h"
 #include "param/param.h"
 #include "param/safetensors.h"
 #include "record/metrics.h"
@@ -160,9 +162,11 @@ struct yk_session {
     uint64_t data_xxh3;            /* of the training data of all hosts */
     struct yk_source source;
     const struct yk_model_ops *ops;
+    struct yk_net net; /* of a net; zero of other models */
     struct yk_model *model;
     struct yk_params params;
     float *slot[YK_SLOTS]; /* (owned) the optimizer's state */
+    struct yk_span *span;  /* (crew.recipe.spans) the parameters that are updated in a way of their own */
     /* Flat parameters from owned_from on that params.flat and slot hold: all of a dense model, of a sparse one what owners here own. */
     size_t owned_from, owned;
     unsigned threads;
@@ -225,6 +229,20 @@ void yk_plan_text(const struct yk_session *s, struct yk_buf *out);
 /* Combinations that do not depend on data or processes, as early as they can be told. */
 yk_code yk_plan_check(const struct yk_opts *opts, struct yk_error *e);
 
+/* recipe.c: how the parameters move; first what is the same for all, then, when they are laid out, what is the biases' own. */
+yk_code yk_session_recipe(struct yk_session *s, struct yk_error *e);
+yk_code yk_session_groups(struct yk_session *s, struct yk_error *e);
+
+enum { YK_NET_LINES = 16, YK_NET_TEXT = YK_NET_LINES * 4000 }; /* of a checkpoint, for the text of a net */
+
+/* session_net.c: a net is the model. `word`: from the command line; NULL if the options have it. */
+yk_code yk_session_net_find(struct yk_session *s, const char *word, struct yk_error *e);
+yk_code yk_session_net_open(struct yk_session *s, struct yk_error *e);
+/* Once ranks have met: the engine that computes, by measurement unless it is said. */
+yk_code yk_session_engine(struct yk_session *s, struct yk_error *e);
+/* Works get ready, so that the first step takes no longer than the others. */
+yk_code yk_session_prepare(struct yk_session *s, struct yk_error *e);
+
 /* session.c: ranks.json, from the job. */
 yk_code yk_session_ranks(struct yk_session *s, struct yk_error *e);
 
@@ -256,8 +274,14 @@ yk_code yk_input_open(struct yk_session *s, struct yk_error *e);
 struct yk_portion { /* the training data that a worker has at hand */
     uint64_t rows, xxh3;
     uint32_t shape[3], classes;
+    uint64_t names; /* XXH3 of the names of class folders; 0: it has none */
     char host[64];
 };
+/* Bytes of decoded photos that the training and the test set may keep, if `both` are opened each by itself; else either may keep all. Never
+ * 0, which to yk_imaging is a half of what is free. */
+void yk_input_keep(uint64_t free_bytes, unsigned ranks, bool both, uint64_t keep[2]);
+uint64_t yk_input_names_xxh3(const struct yk_dataset *d);
+const char *yk_input_class_names(const struct yk_session *s); /* what labels mean, as far as this process knows; else NULL */
 /* Who trains on what, from what each worker has; NULL: all have the same. */
 yk_code yk_input_share(struct yk_session *s, const struct yk_portion *portion, struct yk_error *e);
 void yk_input_say(const struct yk_session *s); /* with --data-local, the rows of each host */
@@ -280,6 +304,9 @@ struct yk_reader {
 yk_code yk_evaluate(const struct yk_model_ops *ops, struct yk_work *work, const struct yk_params *params,
                     const struct yk_reader *reader, const struct yk_dataset *set, const uint32_t *rows, uint32_t batch,
                     struct yk_score *score, float *prob, struct yk_error *e);
+/* Before it, so that a lack of memory is an error and not a loss that is no number. */
+yk_code yk_evaluate_prepare(const struct yk_model_ops *ops, struct yk_work *work, const struct yk_dataset *set, uint32_t batch,
+                            struct yk_error *e);
 
 /* save.c */
 yk_code yk_saver_open(struct yk_session *s, struct yk_error *e);

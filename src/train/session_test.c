@@ -42,6 +42,7 @@ static void test_refuses(void **state)
         {"test-data=nowhere", YK_DATA, "nowhere", ""},
         {"verbose=true", YK_USAGE, "--quiet and --verbose", ""},
         {"schedule=cosine", YK_USAGE, "not a schedule", "constant"},
+        {"compress=bf16 workers=2", YK_USAGE, "--compress means nothing to workers that are threads", "--hosts"},
         {"run=data", YK_USAGE, "'data'", "--resume"}, /* a folder is never used twice */
         {"resume=nowhere", YK_DATA, "nowhere", ""},
         {"resume=data", YK_DATA, "data", ""}, /* a folder, but no run */
@@ -242,6 +243,49 @@ static void test_default_folder(void **state)
     assert_string_equal(hash, latest);
 }
 
+/* Two sets that are opened each by itself share the memory, and what is left of very little is not "as much as you like". */
+static void test_keep(void **state)
+{
+    (void)state;
+    uint64_t keep[2];
+    yk_input_keep(1600, 1, false, keep);
+    assert_true(keep[0] == 800 && keep[1] == 800);
+    yk_input_keep(1600, 2, true, keep);
+    assert_true(keep[0] == 300 && keep[1] == 100);
+    yk_input_keep(6, 64, true, keep);
+    assert_true(keep[0] == 1 && keep[1] == 1);
+}
+
+/* Hosts with class folders of their own must mean the same by a label. */
+static void test_class_names_of_hosts(void **state)
+{
+    (void)state;
+    static struct yk_session s;
+    static char names[2][16] = {"blue/red", "green/red"}, data[] = "photos", others[] = "others";
+    struct yk_dataset blue = {.class_names = names[0]}, green = {.class_names = names[1]}, none = {0};
+    struct yk_portion p[2] = {{.rows = 5, .shape = {8, 8, 3}, .classes = 2, .names = yk_input_names_xxh3(&blue), .host = "a"}};
+    struct yk_error e = {0};
+    assert_true(yk_input_names_xxh3(&none) == 0 && p[0].names != 0);
+    s.ops = yk_model_find("softmax");
+    s.o.data_local = true;
+    s.o.data = data;
+    s.o.test_data = others;
+    s.crew.rule.workers = 2;
+    p[1] = p[0];
+    snprintf(p[1].host, sizeof p[1].host, "b");
+    p[1].names = yk_input_names_xxh3(&green);
+    assert_int_equal(yk_input_share(&s, p, &e), YK_USAGE);
+    assert_string_equal(e.text, "the class folders of 'b' are called otherwise than those of 'a'");
+    p[1].names = p[0].names;
+    s.test.class_names = green.class_names; /* a parameter server has test data alone */
+    free(s.share);
+    free(s.share_of);
+    assert_int_equal(yk_input_share(&s, p, &e), YK_USAGE);
+    assert_string_equal(e.text, "the class folders of 'others' are called otherwise than those of 'a'");
+    free(s.share);
+    free(s.share_of);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -254,6 +298,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_resume_of_a_complete_run, tiny_setup, tiny_teardown),
         cmocka_unit_test_setup_teardown(test_lock, tiny_setup, tiny_teardown),
         cmocka_unit_test_setup_teardown(test_default_folder, tiny_setup, tiny_teardown),
+        cmocka_unit_test(test_keep),
+        cmocka_unit_test(test_class_names_of_hosts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

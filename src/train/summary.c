@@ -39,6 +39,8 @@ static const char *irreproducible(const struct yk_session *s)
         return "the order of asynchronous updates depends on timing";
     if (s->crew.rule.pooled && s->crew.rule.need < s->crew.rule.workers)
         return "which workers are left out by --backup depends on timing";
+    if (s->crew.rule.codec.kind != YK_CODEC_NONE)
+        return "what --compress rounds away depends on who sends what";
     if (yk_session_sweeps(s) && s->threads > 1)
         return "several threads update the parameters without waiting for each other";
     if (target && s->o.eval_every.unit == YK_SECONDS)
@@ -80,7 +82,9 @@ static json_t *worker_detail(const struct yk_session *s, unsigned w, uint64_t pu
     bool alone = c->rule.workers == 1 && c->comm->shared; /* its seconds are the run's, over all starts */
     unsigned rank = c->rule.mode == YK_MODE_allreduce || c->rule.mode == YK_MODE_local ? w : c->rule.owners + w;
     double seconds = alone ? s->now.seconds : c->comm->shared ? s->now.seconds - s->times.before : p->seconds;
-    double all = p->input + p->pull + p->compute + p->push, scale = all > 0 ? fmax(seconds - p->shuffle, 0) / all : 0;
+    double all = p->input + p->pull + p->compute + p->push,
+           exact = p->shuffle + p->images; /* of all steps; the others of a sample */
+    double scale = all > 0 ? fmax(seconds - exact, 0) / all : 0;
     char host[256];
     json_t *j =
         json_pack("{s:i, s:s, s:I, s:I, s:o, s:I, s:I}", "rank", (int)rank, "host", host_of(s, rank, host), "steps",
@@ -88,10 +92,12 @@ static json_t *worker_detail(const struct yk_session *s, unsigned w, uint64_t pu
                   (json_int_t)(alone ? s->now.examples : m->ledger.examples), "seconds", yk_json_real(seconds), "bytes_sent",
                   (json_int_t)(alone ? 0 : p->sent), "bytes_received", (json_int_t)(alone ? 0 : p->received));
     json_object_set_new(j, "phases",
-                        json_pack("{s:o, s:o, s:o, s:o, s:o}", "input", yk_json_real(p->input * scale + p->shuffle), "pull",
+                        json_pack("{s:o, s:o, s:o, s:o, s:o}", "input", yk_json_real(p->input * scale + exact), "pull",
                                   yk_json_real(alone ? p->pull * scale : 0), "compute", yk_json_real(p->compute * scale), "push",
                                   yk_json_real(p->push * scale), "wait",
                                   yk_json_real(alone ? s->times.blocked : p->pull * scale)));
+    if (p->images > 0)
+        json_object_set_new(j, "image_seconds", yk_json_real(p->images));
     if (!alone) {
         json_object_set_new(j, "worker", json_integer(w));
         json_object_set_new(j, "alive", json_boolean(m->alive));
@@ -165,9 +171,12 @@ json_t *yk_session_summary(const struct yk_session *s)
     json_object_set_new(j, "shards", json_integer(rule->shards));
     json_object_set_new(j, "threads", json_integer(s->threads));
     json_object_set_new(j, "isa", json_string(s->o.isa));
+    if (s->ops->engine != NULL)
+        json_object_set_new(j, "engine", json_string(s->o.engine));
     json_object_set_new(j, "seed", json_integer(s->o.seed));
     json_object_set_new(j, "optimizer", json_string(s->o.optimizer));
     json_object_set_new(j, "lr", yk_json_real(s->o.lr));
+    json_object_set_new(j, "compress", json_string(s->o.compress));
     json_object_set_new(j, "parameters", json_integer((json_int_t)s->params.weights));
     json_object_set_new(j, "global_steps", json_integer((json_int_t)s->now.step));
     json_object_set_new(j, "discarded_steps", json_integer((json_int_t)s->discarded));

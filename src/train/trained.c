@@ -30,6 +30,33 @@ static yk_code read_checkpoint(struct yk_trained *t, const char *what, struct yk
     return rc;
 }
 
+/* What stands in "NAME.0", "NAME.1", ...: nothing if there are none. */
+static yk_code read_text(const struct yk_tensors *file, const char *name, struct yk_buf *out, struct yk_error *e)
+{
+    const char *line;
+    char key[24];
+    for (unsigned i = 0; snprintf(key, sizeof key, "%s.%u", name, i), (line = yk_tensors_meta(file, key)) != NULL; i++)
+        yk_buf_text(out, line);
+    return out->failed ? yk_fail_memory(e, out->len) : YK_OK;
+}
+
+/* Models that are no nets have no text. */
+static yk_code read_net(struct yk_trained *t, const struct yk_tensors *file, struct yk_error *e)
+{
+    struct yk_error why;
+    struct yk_buf text = {0};
+    yk_code rc = read_text(file, "net", &text, e);
+    if (rc == YK_OK && text.len == 0)
+        return YK_OK;
+    if (rc == YK_OK && yk_net_parse(t->name, text.data, text.len, &t->net, &why) != YK_OK)
+        rc = yk_fail(e, YK_DATA, "'%s': %.300s", t->path, why.text); /* the file's fault */
+    yk_buf_release(&text);
+    const char *engine = yk_tensors_meta(file, "engine");
+    snprintf(t->engine, sizeof t->engine, "%s", engine != NULL ? engine : "auto");
+    t->ops = rc == YK_OK ? &yk_model_net : NULL;
+    return rc;
+}
+
 static yk_code read_meta(struct yk_trained *t, const struct yk_tensors *file, struct yk_error *e)
 {
     const char *model = yk_tensors_meta(file, "model"), *data = yk_tensors_meta(file, "data"),
@@ -58,10 +85,28 @@ static yk_code read_meta(struct yk_trained *t, const struct yk_tensors *file, st
         *word[i] = text != NULL ? t->reading[i] : NULL;
     }
     t->step = strtoull(step, NULL, 10);
-    t->ops = yk_model_find(t->name);
+    struct yk_buf names = {0};
+    yk_code rc = read_text(file, "class_names", &names, e);
+    if (rc == YK_OK && names.len > 0)
+        t->shape.class_names = names.data;
+    else
+        yk_buf_release(&names);
+    if (rc == YK_OK)
+        rc = read_net(t, file, e);
+    if (rc != YK_OK)
+        return rc;
+    if (t->ops == NULL)
+        t->ops = yk_model_find(t->name);
     if (t->ops != NULL && t->ops->keys != NULL)
         t->shape.sparse = &NO_ROWS;
     return t->ops != NULL ? YK_OK : yk_fail(e, YK_DATA, "'%s' holds a '%s', a model this yoke does not know", t->path, t->name);
+}
+
+static yk_code open_model(struct yk_trained *t, struct yk_error *e)
+{
+    const struct yk_net_how how = {0}; /* nothing is drawn or smoothed any more */
+    return t->ops->open_net != NULL ? t->ops->open_net(&t->model, &t->net, &how, &t->shape, e)
+                                    : t->ops->open(&t->model, &t->shape, e);
 }
 
 yk_code yk_trained_open(struct yk_trained *t, const char *what, unsigned threads, const char *isa,
@@ -74,7 +119,7 @@ yk_code yk_trained_open(struct yk_trained *t, const char *what, unsigned threads
     if (rc != YK_OK)
         return rc;
     rc = read_meta(t, &file, e);
-    if (rc == YK_OK && (rc = t->ops->open(&t->model, &t->shape, &why)) != YK_OK)
+    if (rc == YK_OK && (rc = open_model(t, &why)) != YK_OK)
         rc =
             yk_fail(e, rc == YK_USAGE ? YK_DATA : rc, "'%s': %.200s", t->path, why.text); /* the file's fault, not the caller's */
     if (rc == YK_OK)
@@ -93,6 +138,10 @@ yk_code yk_trained_open(struct yk_trained *t, const char *what, unsigned threads
         else
             memcpy(t->params.flat + v->at, from->data, v->count * sizeof(float));
     }
+    const char *engine;
+    char said[256];
+    if (rc == YK_OK && t->ops->engine != NULL) /* that of the training: its numbers again */
+        rc = t->ops->engine(t->model, &t->params, t->engine, 64, threads, isa, &engine, said, e);
     if (rc == YK_OK)
         rc = t->ops->work_open(&t->work, t->model, threads, isa, e);
     yk_tensors_release(&file);
@@ -108,6 +157,8 @@ void yk_trained_close(struct yk_trained *t)
     yk_params_release(&t->params);
     if (t->model != NULL)
         t->ops->close(t->model);
+    yk_net_release(&t->net);
+    free(t->shape.class_names);
     *t = (struct yk_trained){0};
 }
 
@@ -144,7 +195,9 @@ yk_code yk_trained_score(struct yk_trained *t, struct yk_dataset *set, uint32_t 
         return yk_fail_memory(e, set->rows * sizeof *rows);
     yk_dataset_rows(set, rows);
     view.classes = t->shape.classes; /* a set may lack the highest classes; the model's output does not */
-    rc = yk_evaluate(t->ops, t->work, &t->params, &reader, &view, rows, batch, score, prob, e);
+    rc = view.rows > 0 ? yk_evaluate_prepare(t->ops, t->work, &view, batch, e) : YK_OK;
+    if (rc == YK_OK)
+        rc = yk_evaluate(t->ops, t->work, &t->params, &reader, &view, rows, batch, score, prob, e);
     free(rows);
     return rc;
 }

@@ -5,13 +5,16 @@
 #include "base/file.h"
 #include "data/data.h"
 #include "model/model.h"
+#include "model/net.h"
 #include "param/safetensors.h"
 
 struct yk_trained {
     const struct yk_model_ops *ops;
+    struct yk_net net; /* of a net */
     struct yk_model *model;
     struct yk_params params;
     struct yk_work *work;
+    char engine[16];             /* of a net: what computed it */
     char name[YK_NAME];          /* of the model */
     char data[YK_PATH_MAX];      /* what it was trained on, as --data took it */
     char test_data[YK_PATH_MAX]; /* what it was evaluated on: --test-data, or the same as data */
@@ -20,7 +23,8 @@ struct yk_trained {
     struct yk_reading how;       /* sparse rows: how they were read */
     char reading[4][64];         /* its words */
     uint64_t step;
-    struct yk_dataset shape; /* no rows: the shape it was made for */
+    struct yk_dataset
+        shape; /* no rows: the shape it was made for, and the names of its classes if it was trained on class folders */
 };
 
 /* `what`: a run folder (newest whole checkpoint; damaged ones are told to `damaged`, which may be NULL) or a .safetensors file. */

@@ -17,7 +17,7 @@ static void test_scores(void **state)
     char hash[17], expected[17];
     static const char *const WHERE[] = {"a", "a/checkpoints/step-000000000060.safetensors"};
     yk_params_hash(&s->params, expected);
-    assert_int_equal(yk_data_open_test("data", &test, &e), YK_OK);
+    assert_int_equal(yk_data_open_test("data", NULL, &test, &e), YK_OK);
     for (int i = 0; i < 2; i++) {
         if (yk_trained_open(&t, WHERE[i], 2, "auto", NULL, NULL, &e) != YK_OK)
             fail_msg("%s", e.text);
@@ -50,7 +50,7 @@ static void test_fewer_classes(void **state)
     (void)state;
     enum { MANY = 2500 }; /* several evaluation batches */
     static _Alignas(64) uint8_t pixels[MANY * 64 + YK_ROW_SLACK];
-    static uint8_t labels[MANY];
+    static uint16_t labels[MANY];
     static float prob[MANY * TINY_CLASSES], one[TINY_CLASSES];
     struct yk_dataset set = {.name = "two",
                              .rows = MANY,

@@ -1,0 +1,157 @@
+/* session_net.c - nets in a session: from a word of the command line to a model, and which engine computes it.
+ *
+ * The net's text becomes the option "net". So config.json has it, a resumed run and a rank that joins later get it like any other option, ranks that
+ * read different files refuse each other, and nobody looks at the file again.
+ * Likewise "engine": what was measured is the run's, as bits depend on it. Over MPI rank 0 measures for all. And it is noted in the cache folder, so
+ * that the same command gives the same bits again, however busy the machine was meanwhile. */
+#include "model/net.h"
+#include "train/net_settings.h"
+#include "train/session.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+yk_code yk_session_net_find(struct yk_session *s, const char *word, struct yk_error *e)
+{
+    bool told = s->o.net != NULL;
+    yk_code rc = told ? yk_net_parse(s->model_name, s->o.net, strlen(s->o.net), &s->net, e) : yk_net_read(word, &s->net, e);
+    if (rc == YK_OK)
+        rc = yk_net_settings_check(told ? s->model_name : word, &s->net, e);
+    if (rc == YK_OK && s->net.text_length > YK_NET_TEXT)
+        rc = yk_fail(e, YK_USAGE, "the net '%s' is too long to be kept with what is trained: %zu characters, at most %d",
+                     s->net.name, s->net.text_length, YK_NET_TEXT);
+    if (rc == YK_OK && !told)
+        rc = yk_opts_set(&s->opts, "net", s->net.text, YK_COMMAND_LINE, e);
+    if (rc != YK_OK)
+        return rc;
+    snprintf(s->model_name, sizeof s->model_name, "%s", s->net.name);
+    s->ops = &yk_model_net;
+    return YK_OK;
+}
+
+yk_code yk_session_net_open(struct yk_session *s, struct yk_error *e)
+{
+    for (unsigned i = 0; i < s->net.layers && strcmp(s->o.init, "auto") != 0; i++)
+        if (!s->net.layer[i].init_said)
+            snprintf(s->net.layer[i].init, sizeof s->net.layer[i].init, "%s", s->o.init);
+    /* A push may be as many steps late as there are other workers: statistics that moved a whole step at each would swing ever wider. */
+    const struct yk_rule *r = &s->crew.rule;
+    bool each = r->mode == YK_MODE_async || r->mode == YK_MODE_ssp;
+    const struct yk_net_how how = {
+        .seed = (uint64_t)s->o.seed, .label_smoothing = (float)s->o.label_smoothing, .crowd = each ? r->workers : 1};
+    for (unsigned i = 0; i < s->net.layers; i++)
+        if (s->net.layer[i].kind == YK_LAYER_batchnorm && r->codec.kind != YK_CODEC_NONE && r->codec.kind != YK_CODEC_BF16) {
+            yk_fail(e, YK_USAGE,
+                    "--compress %s does not go with batchnorm ('%s'): its running statistics would be rounded with the gradients "
+                    "beside them, or come late",
+                    s->o.compress, s->net.layer[i].name);
+            yk_hint(e, "bf16 rounds every number by itself");
+            return YK_USAGE;
+        }
+    return s->ops->open_net(&s->model, &s->net, &how, &s->train, e);
+}
+
+struct choice { /* what a rank says */
+    int32_t code;
+    char engine[16];
+    char text[sizeof(((struct yk_error *)0)->text)];
+};
+
+/* The largest shard of a step: what a worker computes at a time. */
+static uint32_t largest_shard(const struct yk_session *s)
+{
+    uint32_t all = s->crew.rule.batch, v = s->crew.rule.shards > 0 ? s->crew.rule.shards : 1;
+    return (all + v - 1) / v;
+}
+
+/* The note of what was measured for these layers, shards, threads and instructions; false: there is no folder for it. */
+static bool note_path(const struct yk_session *s, char path[YK_PATH_MAX], struct yk_error *e)
+{
+    char dir[YK_PATH_MAX], how[96];
+    snprintf(how, sizeof how, "%s %u %u %s", YK_VERSION, largest_shard(s), s->threads, s->o.isa);
+    uint64_t key = XXH3_64bits(how, strlen(how));
+    for (unsigned i = 0; i < s->net.layers; i++) {
+        const struct yk_layer *l = &s->net.layer[i];
+        const uint32_t shape[] = {(uint32_t)l->kind, l->in.c,      l->in.h,      l->in.w,      l->out.c,     l->out.h,
+                                  l->out.w,          l->kernel[0], l->kernel[1], l->stride[0], l->stride[1], l->pad[0],
+                                  l->pad[1],         l->pad[2],    l->pad[3],    l->groups};
+        key = XXH3_64bits_withSeed(shape, sizeof shape, key);
+    }
+    return yk_cache_dir(dir, e) == YK_OK && yk_path(path, e, "%s/engines/%016" PRIx64, dir, key) == YK_OK;
+}
+
+/* The engine that is noted, or by measuring, and then noted. A note that is lost costs a measurement, a wrong one likewise. */
+static yk_code ask_engine(struct yk_session *s, const char **chosen, char said[256], struct yk_error *e)
+{
+    char path[YK_PATH_MAX], *text = NULL;
+    size_t n;
+    struct yk_error why = {0};
+    bool noted = note_path(s, path, &why);
+    if (noted && yk_file_read(path, 32, &text, &n, &why) == YK_OK && strcmp(text, "auto") != 0 &&
+        s->ops->engine(s->model, &s->params, text, largest_shard(s), s->threads, s->o.isa, chosen, said, &why) == YK_OK) {
+        snprintf(said, 256, "%s was measured before, see '%.200s'", *chosen, path);
+        free(text);
+        return YK_OK;
+    }
+    free(text);
+    yk_code rc = s->ops->engine(s->model, &s->params, "auto", largest_shard(s), s->threads, s->o.isa, chosen, said, e);
+    if (rc == YK_OK && noted) {
+        char *name = strrchr(path, '/');
+        *name = '\0';
+        noted = yk_mkdirs(path, &why) == YK_OK;
+        *name = '/';
+        if (!noted || yk_file_write(path, *chosen, strlen(*chosen), &why) != YK_OK)
+            yk_log_line(s->log, YK_DEBUG, "the engine is not noted for the next run: %s", why.text);
+    }
+    return rc;
+}
+
+yk_code yk_session_engine(struct yk_session *s, struct yk_error *e)
+{
+    if (s->ops->engine == NULL)
+        return YK_OK;
+    const bool ask = strcmp(s->o.engine, "auto") == 0, many = s->job.joined && s->job.mpi.size > 1;
+    struct choice mine = {0};
+    const char *chosen = s->o.engine;
+    char said[256] = "";
+    yk_code rc = YK_OK;
+    if (!ask)
+        rc = s->ops->engine(s->model, &s->params, s->o.engine, largest_shard(s), s->threads, s->o.isa, &chosen, said, e);
+    else if (s->job.mpi.rank == 0)
+        rc = ask_engine(s, &chosen, said, e);
+    if (ask && many) {
+        struct choice *all = calloc((size_t)s->job.mpi.size, sizeof *all);
+        if (all == NULL)
+            return yk_fail_memory(e, (size_t)s->job.mpi.size * sizeof *all);
+        mine.code = (int32_t)rc;
+        snprintf(mine.engine, sizeof mine.engine, "%s", chosen);
+        if (rc != YK_OK && e != NULL)
+            snprintf(mine.text, sizeof mine.text, "%s", e->text);
+        rc = yk_mpi_agree(&mine, sizeof mine, all, e);
+        if (rc == YK_OK && all[0].code != YK_OK)
+            rc = yk_fail(e, (yk_code)all[0].code, "rank 0: %.480s", all[0].text);
+        mine = all[0];
+        free(all);
+        chosen = mine.engine;
+        if (rc == YK_OK && s->job.mpi.rank != 0)
+            rc = s->ops->engine(s->model, &s->params, chosen, largest_shard(s), s->threads, s->o.isa, &chosen, said, e);
+    }
+    if (rc == YK_OK && ask)
+        rc = yk_opts_set(&s->opts, "engine", chosen, YK_COMMAND_LINE, e);
+    if (rc == YK_OK && said[0] != '\0' && s->job.mpi.rank == 0)
+        yk_log_line(s->log, YK_DEBUG, "%s", said);
+    return rc;
+}
+
+yk_code yk_session_prepare(struct yk_session *s, struct yk_error *e)
+{
+    yk_code rc = YK_OK;
+    char said[256] = "";
+    for (unsigned i = 0; s->ops->prepare != NULL && rc == YK_OK && i < s->crew.hands; i++)
+        rc = s->ops->prepare(s->crew.hand[i].work, largest_shard(s), true, said, e);
+    if (rc == YK_OK && said[0] != '\0')
+        yk_log_line(s->log, YK_DEBUG, "%s", said);
+    return rc;
+}
