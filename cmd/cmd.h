@@ -33,6 +33,7 @@ struct verb {
     const char *examples;
     void (*list)(FILE *out); /* a list that belongs to the details (models, formats), "  name  what it is" a line; NULL if none */
     const char *choices;     /* for completion: what the first word may be, separated by spaces; NULL if it is a path */
+    bool takes_net;          /* ... or the name of a net that comes with yoke, or a .net file */
     size_t most;             /* words it takes */
     bool takes_command;      /* ... and, after "--", the command that it runs */
     yk_code (*run)(struct call *call, struct yk_error *e);
@@ -51,6 +52,9 @@ void help_completion(FILE *out, const char *shell);
 /* launch.c: does this call start a job on other hosts (--hosts, --hostfile, TF_CONFIG, or a resumed run that had them)? Then it does, and *done is
  * true. `train`: ranks are owners and workers; otherwise every rank is alike. */
 yk_code launch_job(struct call *call, bool train, bool *done, struct yk_error *e);
+
+/* A list for a verb's `choices`: X(name) of YK_VERBS and the like. */
+#define SPACED(name) #name " "
 
 /* How an option looks in help: "-b, --batch N". */
 void option_form(const struct yk_opt *t, char out[80]);

@@ -2,6 +2,8 @@
  * never starts yoke. */
 #include "cmd/cmd.h"
 
+#include "model/net.h"
+
 #include <string.h>
 
 static void words_of(FILE *out, uint32_t bit)
@@ -16,6 +18,14 @@ static void choices_of(FILE *out, const char *choices)
 {
     for (const char *p = choices; *p != '\0'; p++)
         fputc(*p == '|' ? ' ' : *p, out);
+}
+
+/* What the first word of a verb may be. */
+static void first_of(FILE *out, const struct verb *v)
+{
+    fputs(v->choices, out);
+    for (const struct yk_net_file *f = yk_net_files; v->takes_net && f->name != NULL; f++)
+        fprintf(out, "%s ", f->name);
 }
 
 static void bash(FILE *out)
@@ -41,9 +51,14 @@ static void bash(FILE *out)
     }
     fputs("        esac\n        return ;;\n    esac\n    if [ \"$COMP_CWORD\" -eq 2 ]; then\n        case $verb in\n", out);
     for (unsigned i = 0; verb_at(i) != NULL; i++)
-        if (verb_at(i)->choices != NULL)
-            fprintf(out, "        %s) mapfile -t COMPREPLY < <(compgen -W \"%s\" -- \"$cur\"); return ;;\n", verb_at(i)->name,
-                    verb_at(i)->choices);
+        if (verb_at(i)->choices != NULL) {
+            fprintf(out, "        %s) mapfile -t COMPREPLY < <(compgen -W \"", verb_at(i)->name);
+            first_of(out, verb_at(i));
+            fputs("\" -- \"$cur\"", out);
+            if (verb_at(i)->takes_net)
+                fputs("; compgen -f -X '!*.net' -- \"$cur\"; compgen -d -- \"$cur\"", out);
+            fputs("); return ;;\n", out);
+        }
     fputs("        esac\n    fi\n    mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n}\ncomplete -o filenames -F _yoke yoke\n",
           out);
 }
@@ -91,10 +106,14 @@ static void zsh(FILE *out)
             }
             fputs("' \\\n", out);
         }
-        if (verb->choices != NULL)
-            fprintf(out, "      '1:word:(%s)' '*:file:_files' ;;\n", verb->choices);
-        else
-            fputs("      '*:file:_files' ;;\n", out);
+        if (verb->choices != NULL) {
+            fputs(verb->takes_net ? "      '1:word:{compadd " : "      '1:word:(", out);
+            first_of(out, verb);
+            fputs(verb->takes_net ? "; _files -g \"*.net\"}' " : ")' ", out);
+        } else {
+            fputs("      ", out);
+        }
+        fputs("'*:file:_files' ;;\n", out);
     }
     fputs("  esac\n}\n_yoke \"$@\"\n", out);
 }
@@ -107,8 +126,11 @@ static void fish(FILE *out)
         fprintf(out, "complete -c yoke -n __fish_use_subcommand -f -a %s -d '", verb->name);
         quoted(out, verb->summary, "\\");
         fputs("'\n", out);
-        if (verb->choices != NULL)
-            fprintf(out, "complete -c yoke -n '__fish_seen_subcommand_from %s' -a '%s'\n", verb->name, verb->choices);
+        if (verb->choices != NULL) {
+            fprintf(out, "complete -c yoke -n '__fish_seen_subcommand_from %s' -a '", verb->name);
+            first_of(out, verb);
+            fputs("'\n", out);
+        }
         for (size_t i = 0; i < yk_option_count; i++) {
             const struct yk_opt *t = &yk_option_table[i];
             if (!(t->verbs & yk_verb_bit(verb->name)))

@@ -130,7 +130,7 @@ const struct verb verb_help = {
     .examples = "yoke help train\n"
                 "yoke help --man | man -l -\n"
                 "source <(yoke help --completion bash)",
-    .choices = "train eval predict export data help",
+    .choices = YK_VERBS(SPACED),
     .most = 1,
     .run = run,
 };

@@ -9,6 +9,7 @@
 #include "launch/mpirun.h"
 #include "launch/record.h"
 #include "model/model.h"
+#include "model/net.h"
 #include "yoke.h"
 
 #include <pthread.h>
@@ -159,17 +160,41 @@ static yk_code run(struct call *call, struct yk_error *e)
     return rc;
 }
 
-#define SPACED(name) #name " "
+/* Pairs of option and value, wrapped. */
+static void list_defaults(FILE *out, const char *const *defaults)
+{
+    int at = 3;
+    fputs("   ", out);
+    for (size_t k = 0; defaults[k] != NULL; k += 2) {
+        int n = (int)(strlen(defaults[k]) + strlen(defaults[k + 1])) + 4;
+        if (at > 3 && at + n > 80) {
+            fputs("\n   ", out);
+            at = 3;
+        }
+        fprintf(out, " --%s %s", defaults[k], defaults[k + 1]);
+        at += n;
+    }
+    fputc('\n', out);
+}
 
 static void list_models(FILE *out)
 {
     for (unsigned i = 0; yk_model_at(i) != NULL; i++) {
         const struct yk_model_ops *m = yk_model_at(i);
-        fprintf(out, "  %s: %s; by default\n   ", m->name, m->help);
-        for (size_t k = 0; m->defaults[k] != NULL; k += 2)
-            fprintf(out, " --%s %s", m->defaults[k], m->defaults[k + 1]);
-        fputc('\n', out);
+        fprintf(out, "  %s: %s; by default\n", m->name, m->help);
+        list_defaults(out, m->defaults);
     }
+    for (const struct yk_net_file *f = yk_net_files; f->name != NULL; f++) {
+        struct yk_net n;
+        if (yk_net_read(f->name, &n, NULL) != YK_OK)
+            continue;
+        fprintf(out, "  %s: a net for images of %ux%ux%u, %u classes; by default\n", f->name, n.input.h, n.input.w, n.input.c,
+                n.classes);
+        list_defaults(out, (const char *const *)n.setting);
+        yk_net_release(&n);
+    }
+    fputs("  FILE.net: a net of your own, see 'yoke help net'; what its file leaves out is\n", out);
+    list_defaults(out, yk_model_net.defaults);
 }
 
 const struct verb verb_train = {
@@ -194,8 +219,10 @@ const struct verb verb_train = {
                 "yoke train softmax --schedule warmup:500,cosine:6000 --lr 0.1 --json\n"
                 "yoke train --resume runs/latest --epochs 30\n"
                 "yoke train softmax --mode async --workers 3\n"
-                "yoke train softmax --mode allreduce --hosts a,b,c",
+                "yoke train softmax --mode allreduce --hosts a,b,c\n"
+                "yoke train lenet --epochs 1",
     .choices = YK_MODELS(SPACED),
+    .takes_net = true,
     .most = 1,
     .run = run,
 };

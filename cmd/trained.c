@@ -38,7 +38,9 @@ yk_code open_examples(struct call *call, const struct yk_trained *t, struct yk_d
         return YK_USAGE;
     }
     if (!sparse || yk_data_is_dense(*name)) {
-        yk_code rc = yk_data_open_test(*name, set, e);
+        struct yk_imaging image = {.holdout = same ? t->holdout : 0, .classes = t->shape.class_names};
+        memcpy(image.shape, t->shape.shape, sizeof image.shape); /* photos are brought to what the model was made for */
+        yk_code rc = yk_data_open_test(*name, &image, set, e);
         if (rc == YK_OK && sparse && set->classes == 2)
             rc = yk_dataset_sparse(set, e);
         return rc == YK_OK ? yk_trained_fits(t, set, e) : rc;

@@ -176,8 +176,8 @@ static void lost(void *arg, int endpoint, const char *why)
     snprintf(s->why, sizeof s->why, "%s", why);
 }
 
-static const struct yk_handler OWNER = {place_at_owner, arrive_at_owner, lost};
-static const struct yk_handler WORKER = {place_at_worker, arrive_at_worker, lost};
+static const struct yk_handler OWNER = {.place = place_at_owner, .arrive = arrive_at_owner, .lost = lost};
+static const struct yk_handler WORKER = {.place = place_at_worker, .arrive = arrive_at_worker, .lost = lost};
 
 /* --- waiting --- */
 
