@@ -26,6 +26,8 @@ static inline void formula(const char *name, const struct yk_update *u, double l
     double mu = (double)u->momentum, b2 = (double)u->beta2, eps = (double)u->eps, t = (double)u->step + 1;
     double l1 = (double)u->l1, l2 = (double)u->l2, beta = (double)u->beta;
     g *= (double)u->scale;
+    if (u->decay > 0)
+        g += (double)u->decay * *w;
     if (strcmp(name, "sgd") == 0) {
         *w = formula_flow(u, *w - lr * g, lr);
     } else if (strcmp(name, "momentum") == 0) {

@@ -14,8 +14,10 @@ tree src/base/a.c '#include "base/a.h"'
 tree src/model/m.c '#include "base/a.h"' '#include "data/d.h"' '#include "model/m.h"' '#include <math.h>' '#include "yoke.h"'
 tree cmd/train.c '#include "cmd/cmd.h"' '#include "train/train.h"'
 tree src/comm/mpi_wire.c '#include <mpi.h>'
+tree src/kernel/onednn_x.c '#include <oneapi/dnnl/dnnl.h>'
+tree src/data/jpeg.c '#include <turbojpeg.h>'
 expect_exit 0 "$top/tools/check-layers.sh"
-expect_out '^ok check-layers: 4 files'
+expect_out '^ok check-layers: 6 files'
 
 case_ "check-layers names file and line of an upward include"
 tree src/base/up.c '#include <stdio.h>' '#include "train/train.h"'
@@ -30,10 +32,11 @@ expect_out '^src/data/side.c:2: .*siblings'
 rm src/data/side.c
 
 case_ "check-layers keeps the wrapped libraries wrapped"
-tree src/model/wire.c '#include <mpi.h>' '#include <oneapi/dnnl/dnnl.h>'
+tree src/model/wire.c '#include <mpi.h>' '#include <oneapi/dnnl/dnnl.h>' '#include <turbojpeg.h>'
 expect_exit 1 "$top/tools/check-layers.sh"
 expect_out '^src/model/wire.c:2: mpi.h'
 expect_out '^src/model/wire.c:3: dnnl.h'
+expect_out '^src/model/wire.c:4: turbojpeg.h'
 rm src/model/wire.c
 
 case_ "check-layers keeps the public header alone"

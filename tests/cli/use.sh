@@ -8,7 +8,7 @@ need_mnist
 tool json_check -ljansson
 tool npz_reader -lz
 mnist=${XDG_CACHE_HOME:-$HOME/.cache}/yoke/mnist
-verbs="train eval predict export data help"
+verbs="train eval predict export data matmul net help"
 expect_exit 0 yoke train softmax --epochs 2 --quiet
 run=runs/$(readlink runs/latest)
 hash=$(params_of "$run")
@@ -103,7 +103,7 @@ expect cmp -s results/p.csv predictions.csv
 expect_same "$(ls results)" p.csv
 expect_exit 0 yoke predict "$(newest_of "$run")" --output results/p.csv --quiet
 expect_no_err
-expect_error 1 "results" yoke predict runs/latest -o results
+expect_error 2 "cannot write 'results': it is a folder" yoke predict runs/latest -o results
 expect_error 1 "nowhere/p.csv" yoke predict runs/latest -o nowhere/p.csv
 expect_same "$(ls results)" p.csv
 
@@ -152,7 +152,7 @@ expect_no_err
 expect_exit 0 npz_reader adam.npz
 expect_same "$(wc -l <"$OUT")" 2
 expect_error 2 "needs -o FILE" yoke export runs/latest
-expect_error 2 "'onnx' is none of npz" yoke export runs/latest --to onnx -o x
+expect_error 2 "'tf' is none of npz" yoke export runs/latest --to tf -o x
 expect_error 1 "nowhere/x.npz" yoke export runs/latest -o nowhere/x.npz
 expect test ! -e x
 
@@ -204,10 +204,11 @@ mkdir examples
     mkdir digits
     cp "$mnist"/* digits/
     cp digits/train-images-idx3-ubyte .
+    cp "$top/models/mlp.net" digits.net
     gzip -k train-images-idx3-ubyte
-    sed -n '/^examples:/,$p' ../help.{train,eval,predict,export,data} | grep '^  yoke ' | sort -u >list
+    sed -n '/^examples:/,$p' ../help.{train,eval,predict,export,data,net} | grep '^  yoke ' | sort -u >list
     # what trains comes before what needs a run
-    { grep ' train softmax ' list && grep -- '--resume' list && grep -v 'yoke train ' list; } >ordered
+    { grep -E ' train (lenet|softmax) ' list && grep -- '--resume' list && grep -v 'yoke train ' list; } >ordered
     sed -i 's/--hosts a,b,c/--hosts localhost:3/' ordered # hosts that are here
     while read -r line; do
         bash -o pipefail -c "$line" >out 2>err </dev/null || [ $? = 141 ] || { echo "$line: $(head -n 1 err)"; exit 1; }
@@ -253,12 +254,19 @@ complete_()
 }
 
 case_ "bash completes verbs, models, options, choices and files"
-expect_same "$(complete_ yoke '' | sort | tr '\n' ' ')" "--help --version data eval export help netcheck predict testbed train "
+expect_same "$(complete_ yoke '' | sort | tr '\n' ' ')" "--help --version data eval export help matmul net netcheck predict testbed train "
 expect_same "$(complete_ yoke tr)" train
-expect_same "$(complete_ yoke train s)" softmax
+expect_same "$(complete_ yoke train sof)" softmax
+expect_same "$(complete_ yoke train alex | sort | tr '\n' ' ')" "alexnet alexnet-lrn "
+mkdir nets
+cp "$top/models/mlp.net" nets
+touch nets/mlp.txt
+expect_same "$(complete_ yoke train net)" nets
+expect_same "$(complete_ yoke train nets/ml)" nets/mlp.net
+expect_same "$(complete_ yoke help net | tr '\n' ' ')" "net netcheck "
 expect_same "$(complete_ yoke train softmax --tar | tr '\n' ' ')" "--target-loss --target-accuracy "
 expect_same "$(complete_ yoke train softmax --optimizer a | tr '\n' ' ')" "adagrad adam "
-expect_same "$(complete_ yoke export --to '' | tr '\n' ' ')" "npz text libsvm tfrecord criteo vw cache "
+expect_same "$(complete_ yoke export --to '' | tr '\n' ' ')" "npz onnx text libsvm tfrecord criteo vw cache "
 expect_same "$(complete_ yoke data f)" fetch
 expect_same "$(complete_ yoke eval runs/lat)" runs/latest
 for verb in $verbs; do

@@ -12,8 +12,8 @@ fi
 need_mnist
 endless=100000000
 
-# 6,000 steps of 60 examples: long enough to be killed in the middle, short enough to wait for the end.
-epochs=6
+# 12,000 steps of 60 examples: long enough to be killed in the middle, short enough to wait for the end.
+epochs=12
 short=(--threads 1 --epochs "$epochs" --checkpoint-every 300 --eval-every 2000)
 exact=(--global-batch 60 --shards 12)
 expect_exit 0 yoke train softmax "${short[@]}" "${exact[@]}" --quiet --run whole
@@ -155,7 +155,7 @@ expect test "$(each steps new-async | head -n 1)" -gt 0
 # --- or the job ends ---
 
 case_ "two at once: both are replaced"
-train_job both "${short[@]}" --epochs 30 --hosts localhost:4 --mode sync "${exact[@]}" --on-worker-loss replace
+train_job both "${short[@]}" --epochs 1000 --hosts localhost:4 --mode sync "${exact[@]}" --on-worker-loss replace
 find_rank both worker 0
 first=$rank
 find_rank both worker 2
@@ -300,7 +300,7 @@ steps_in_a_second() # RUN: how many checks it got further
 }
 
 case_ "with a backup the others need not wait for one that sleeps"
-train_job spare --threads 1 --epochs 30 --checkpoint-every 300 --eval-every 100 --hosts localhost:3 --mode sync --batch 30 --backup 1 --heartbeat 20
+train_job spare --threads 1 --epochs 1000 --checkpoint-every 300 --eval-every 100 --hosts localhost:3 --mode sync --batch 30 --backup 1 --heartbeat 20
 kill_rank STOP spare worker 1
 expect test "$(steps_in_a_second spare)" -ge 200
 kill_rank CONT spare worker 1
@@ -309,7 +309,7 @@ ended_with 143
 expect_same "$(of lost_workers spare)" 0
 
 case_ "async needs nobody: the others go on for many epochs, and what it had is counted when it wakes"
-train_job drowsy --threads 1 --epochs 300 --checkpoint-every 300 --eval-every 100 --hosts localhost:3 --mode async --batch 600 --heartbeat 20
+train_job drowsy --threads 1 --epochs 10000 --checkpoint-every 300 --eval-every 100 --hosts localhost:3 --mode async --batch 600 --heartbeat 20
 kill_rank STOP drowsy worker 1
 sleep 1 # far more than an epoch
 expect test "$(steps_in_a_second drowsy)" -ge 200
@@ -321,7 +321,7 @@ expect_same "$(each examples drowsy | total)" "$(of examples drowsy)"
 expect_nothing_left 2
 
 case_ "with ssp they do, as soon as they are so far ahead"
-train_job bound --threads 1 --epochs 30 --checkpoint-every 300 --eval-every 100 --hosts localhost:3 --mode ssp --staleness 2 --batch 60 --heartbeat 20
+train_job bound --threads 1 --epochs 1000 --checkpoint-every 300 --eval-every 100 --hosts localhost:3 --mode ssp --staleness 2 --batch 60 --heartbeat 20
 kill_rank STOP bound worker 1
 sleep 0.3
 expect_same "$(steps_in_a_second bound)" 0
