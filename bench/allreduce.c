@@ -35,7 +35,7 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (yk_data_open("mnist", &train, NULL, &e) != YK_OK || yk_dataset_pack(&train, &e) != YK_OK ||
+    if (yk_data_open("mnist", NULL, &train, NULL, &e) != YK_OK || yk_dataset_pack(&train, &e) != YK_OK ||
         ops->open(&model, &train, &e) != YK_OK || ops->layout(model, &params, 1, &e) != YK_OK ||
         ops->work_open(&work, model, 1, "auto", &e) != YK_OK || yk_source_init(&source, &train, 1, true, &e) != YK_OK) {
         fprintf(stderr, "allreduce: %s\n", e.text);

@@ -26,7 +26,7 @@ static float *floats(size_t n)
     return aligned_alloc(64, (n * sizeof(float) + 63) / 64 * 64);
 }
 
-yk_code yk_gemm_init(struct yk_gemm *g, const float *pixels, const uint8_t *labels, uint32_t rows, uint32_t batch, float lr,
+yk_code yk_gemm_init(struct yk_gemm *g, const float *pixels, const uint16_t *labels, uint32_t rows, uint32_t batch, float lr,
                      unsigned layout, unsigned threads, struct yk_error *e)
 {
     *g = (struct yk_gemm){.layout = layout, .threads = threads, .batch = batch, .lr = lr, .pixels = pixels, .labels = labels};
@@ -83,7 +83,7 @@ static void backward(struct yk_gemm *g, const float *x)
 }
 
 /* Logits become the gradient with respect to them, example by example; grad_bias is theirs summed. Returns the summed loss. */
-static double softmax_by_example(struct yk_gemm *g, const uint8_t *y, float *grad_bias)
+static double softmax_by_example(struct yk_gemm *g, const uint16_t *y, float *grad_bias)
 {
     uint32_t b = g->batch;
     float *restrict z = g->logits, *restrict sum = g->row, bias[C];
@@ -119,7 +119,7 @@ static double softmax_by_example(struct yk_gemm *g, const uint8_t *y, float *gra
 }
 
 /* The same with the logits in (C, B) order: every loop runs over examples. */
-static double softmax_by_class(struct yk_gemm *g, const uint8_t *y, float *grad_bias)
+static double softmax_by_class(struct yk_gemm *g, const uint16_t *y, float *grad_bias)
 {
     uint32_t b = g->batch;
     float *restrict z = g->logits, *restrict largest = g->row, *restrict sum = g->row + b, *restrict label = g->row + 2 * b;
@@ -167,7 +167,7 @@ double yk_gemm_step(struct yk_gemm *g)
     if (g->rows - g->at < g->batch) /* no partial batches: one thing less to do than ours has */
         g->at = 0;
     const float *x = g->pixels + (size_t)g->at * F;
-    const uint8_t *y = g->labels + g->at;
+    const uint16_t *y = g->labels + g->at;
     float grad_bias[C] = {0}, rate = g->lr / (float)g->batch;
     forward(g, x);
     double loss = g->layout & LOGITS_BY_CLASS ? softmax_by_class(g, y, grad_bias) : softmax_by_example(g, y, grad_bias);

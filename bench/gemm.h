@@ -17,8 +17,8 @@ struct yk_gemm {
     unsigned threads;
     uint32_t batch;
     float lr;
-    const float *pixels;   /* (rows, F) */
-    const uint8_t *labels; /* (rows) */
+    const float *pixels;    /* (rows, F) */
+    const uint16_t *labels; /* (rows) */
     uint32_t rows;
     uint32_t at;                 /* the next row; batches come in file order */
     float *weight;               /* (F, C) or (C, F) */
@@ -28,7 +28,7 @@ struct yk_gemm {
 };
 
 /* `pixels` and `labels` stay the caller's. */
-yk_code yk_gemm_init(struct yk_gemm *g, const float *pixels, const uint8_t *labels, uint32_t rows, uint32_t batch, float lr,
+yk_code yk_gemm_init(struct yk_gemm *g, const float *pixels, const uint16_t *labels, uint32_t rows, uint32_t batch, float lr,
                      unsigned layout, unsigned threads, struct yk_error *e);
 void yk_gemm_release(struct yk_gemm *g);
 

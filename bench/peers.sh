@@ -1,6 +1,6 @@
 #!/bin/bash
 # peers.sh - what 'make bench-peers' runs: yoke against what Debian packages, each at its best. Softmax against PyTorch, first one process,
-# then three workers; sparse logistic regression against scikit-learn and liblinear.
+# then three workers; sparse logistic regression against scikit-learn and liblinear; LeNet and AlexNet against PyTorch.
 #
 #   BUILD=build bench/peers.sh [ROUNDS]      9 rounds unless said otherwise; ROWS=20000 in the environment: fewer sparse rows than 300,000
 #
@@ -21,7 +21,12 @@ mnist=$("$BUILD/yoke" data fetch mnist) || exit
 # shellcheck source-path=SCRIPTDIR
 . bench/machine.sh
 describe_machine
-/usr/bin/python3 bench/peers/compare.py --yoke "$BUILD/yoke" --bench "$BUILD/bench/softmax" --mnist "$mnist" \
+/usr/bin/python3 -B bench/peers/compare.py --yoke "$BUILD/yoke" --bench "$BUILD/bench/softmax" --mnist "$mnist" \
     --openblas "$1" --rounds "$rounds" || exit
 /usr/bin/python3 -B bench/peers/workers.py --yoke "$BUILD/yoke" --mnist "$mnist" --openblas "$1" --rounds "$rounds" || exit
-exec /usr/bin/python3 -B bench/peers/logreg.py --yoke "$BUILD/yoke" --rows "${ROWS:-300000}" --rounds "$rounds"
+/usr/bin/python3 -B bench/peers/logreg.py --yoke "$BUILD/yoke" --rows "${ROWS:-300000}" --rounds "$rounds" || exit
+few=$((rounds < 5 ? rounds : 5)) # their turns are long
+echo
+BUILD=$BUILD bench/lenet.sh "$few" || exit
+echo
+BUILD=$BUILD bench/alexnet.sh --torch "$few"

@@ -457,7 +457,7 @@ int main(int argc, char **argv)
         return YK_USAGE;
     }
 
-    yk_code rc = yk_data_open("mnist", &b.train, &b.test, &e);
+    yk_code rc = yk_data_open("mnist", NULL, &b.train, &b.test, &e);
     if (rc == YK_OK && (b.train.features != F || b.train.classes != C || b.test.rows == 0))
         rc = yk_fail(&e, YK_DATA, "'mnist' is not %d pixels in %d classes with a test part", F, C);
     if (rc == YK_OK && (b.c = calloc(MAX_CONTENDERS, sizeof *b.c)) == NULL)

@@ -31,11 +31,11 @@ TARGET_STEPS = (6600, 7600)  # about 7,100; anything else means that something e
 
 
 class Torch:
-    """A PyTorch process under one setting."""
+    """A PyTorch process under one setting: the script, told what to do by lines of JSON."""
 
-    def __init__(self, setting, mnist):
+    def __init__(self, setting, *script):
         self.started = time.perf_counter()
-        self.process = subprocess.Popen([PYTHON, WORKER, mnist], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        self.process = subprocess.Popen([PYTHON, "-B", *script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                         env={**os.environ, **setting})
         self.about = self.answer()
         self.startup = time.perf_counter() - self.started  # to where the first step could begin
@@ -51,8 +51,12 @@ class Torch:
         self.process.stdin.flush()
         return self.answer()
 
-    def rate(self, style, threads, batch):
-        return self.ask(do="rate", style=style, threads=threads, batch=batch, seconds=ROUND_SECONDS)["steps_per_second"]
+    def check_blas(self, setting, openblas):
+        if setting and not any(path.startswith(openblas) for path in self.about["blas"]):
+            sys.exit(f"bench: PyTorch did not load the OpenBLAS of '{openblas}', but {self.about['blas']}")
+
+    def rate(self, style, threads, batch, seconds=ROUND_SECONDS):
+        return self.ask(do="rate", style=style, threads=threads, batch=batch, seconds=seconds)["steps_per_second"]
 
     def close(self):
         self.process.stdin.close()
@@ -103,10 +107,9 @@ def try_settings(args):
     print(f"PyTorch under several settings: steps/s at batch {TARGET['batch']}, median of {TRIAL_ROUNDS} short rounds\n")
     print(f"{'setting':32}{'OpenBLAS core':>14}" + "".join(f"{f + ', ' + str(t):>15}" for f, t in columns))
     for name, setting in settings(args.openblas).items():
-        torch = Torch(setting, args.mnist)
+        torch = Torch(setting, WORKER, args.mnist)
         startups.append(torch.startup)
-        if setting and not any(path.startswith(args.openblas) for path in torch.about["blas"]):
-            sys.exit(f"bench: PyTorch did not load the OpenBLAS of '{args.openblas}', but {torch.about['blas']}")
+        torch.check_blas(setting, args.openblas)
         line = f"{name:32}{torch.about['core'] or '-':>14}"
         for column in columns:
             family, threads = column
@@ -199,7 +202,7 @@ def main():
     yoke = Yoke(args)
     best, startups = try_settings(args)
     names = {name for name, _ in best.values()}
-    torch_of = {name: Torch(settings(args.openblas)[name], args.mnist) for name in names}
+    torch_of = {name: Torch(settings(args.openblas)[name], WORKER, args.mnist) for name in names}
     startups += [torch.startup for torch in torch_of.values()]
     compare_rates(args, yoke, torch_of, best)
     compare_target(args, yoke, torch_of, best, startups)
