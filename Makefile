@@ -17,16 +17,18 @@ else
 BUILD ?= build
 endif
 
-PKGS := jansson libxxhash zlib ompi-c
+PKGS := jansson libxxhash zlib libturbojpeg ompi-c
 CFLAGS ?= -O3 -g
 WARN := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wwrite-strings
 # Contraction is off so that an element-wise loop gives the same bits whatever vector width the compiler picks for it; kernels
 # that want fused multiply-add say so themselves.
-BASE_CFLAGS := -std=gnu17 -D_GNU_SOURCE -DYK_VERSION='"$(VERSION)"' -fno-math-errno -fno-trapping-math -ffp-contract=off -pthread \
+# OpenMP is what oneDNN computes with. clang would bring a second run-time library for it, so there its pragmas are left out.
+OPENMP := $(if $(filter fuzz,$(SAN))$(findstring clang,$(CC)),,-fopenmp)
+BASE_CFLAGS := -std=gnu17 $(OPENMP) -D_GNU_SOURCE -DYK_VERSION='"$(VERSION)"' -fno-math-errno -fno-trapping-math -ffp-contract=off -pthread \
                $(WARN) -Iinclude -Isrc -I. $(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I ompi-c 2>/dev/null))
 ALL_CFLAGS := $(BASE_CFLAGS) $(CFLAGS)
-PRIVATE_LIBS := -linih -lmd -pthread -lm
-LIBS := $(shell pkg-config --libs $(PKGS) 2>/dev/null || echo -ljansson -lxxhash -lz -lmpi) $(PRIVATE_LIBS)
+PRIVATE_LIBS := -linih -lmd -ldnnl -lgomp -pthread -lm
+LIBS := $(shell pkg-config --libs $(PKGS) 2>/dev/null || echo -ljansson -lxxhash -lz -lturbojpeg -lmpi) $(PRIVATE_LIBS)
 FUZZ_MAIN := tests/fuzz/driver.c
 ifeq ($(SAN),1)
 ALL_CFLAGS += -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -O1
@@ -59,7 +61,8 @@ ISA_FLAGS_plain :=
 ISA_FLAGS_avx2 := -mavx2 -mfma -mbmi -mbmi2
 ISA_FLAGS_avx512 := -mavx2 -mfma -mbmi -mbmi2 -mavx512f -mavx512bw -mavx512dq -mavx512vl
 
-LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/obj/%.o) $(foreach i,$(ISAS),$(ISA_SRC:%.c=$(BUILD)/obj/%.$(i).o))
+NETS := $(sort $(wildcard models/*.net))
+LIB_OBJ := $(BUILD)/obj/models.o $(LIB_SRC:%.c=$(BUILD)/obj/%.o) $(foreach i,$(ISAS),$(ISA_SRC:%.c=$(BUILD)/obj/%.$(i).o))
 CMD_OBJ := $(CMD_SRC:%.c=$(BUILD)/obj/%.o)
 TESTS := $(TEST_SRC:%.c=$(BUILD)/%)
 FUZZERS := $(FUZZ_SRC:%.c=$(BUILD)/%)
@@ -84,6 +87,13 @@ $(BUILD)/libyoke.a: $(LIB_OBJ)
 
 $(BUILD)/obj/%.o: %.c Makefile | $(BUILD)/headers-found
 	@mkdir -p $(@D)
+	$(call quiet,CC) $(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+
+# The nets of models/ are part of the library, as text: `yoke train lenet` works in any folder.
+$(BUILD)/obj/models.c: models $(NETS) tools/nets.awk
+	@mkdir -p $(@D)
+	$(call quiet,AWK) awk -f tools/nets.awk $(NETS) >$@.tmp && mv $@.tmp $@
+$(BUILD)/obj/models.o: $(BUILD)/obj/models.c Makefile | $(BUILD)/headers-found
 	$(call quiet,CC) $(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
 define isa_rule
@@ -130,7 +140,7 @@ demo:
 	@tools/demo.sh $(BUILD)/yoke
 
 # Tests of modules with threads run a third time, under ThreadSanitizer.
-THREADED := $(wildcard src/base/lane_test.c src/base/log_test.c src/base/team_test.c src/data/source_test.c src/data/rows_test.c src/data/read_test.c \
+THREADED := $(wildcard src/base/lane_test.c src/base/log_test.c src/base/team_test.c src/data/source_test.c src/data/rows_test.c src/data/read_test.c src/data/prefetch_test.c \
                       src/data/builder_test.c src/comm/*_test.c src/model/logreg_sweep_test.c src/strategy/server*_test.c \
                       src/train/*_test.c src/lab/*_test.c)
 
@@ -155,32 +165,27 @@ test-build-thread:
 test-build-fuzz:
 	@$(SUBMAKE) SAN=fuzz BUILD=$(BUILD)/san-fuzz fuzz-tests
 
+# Benchmarks that are C programs; the scripts of bench/ run them.
+BENCHES := $(patsubst %,$(BUILD)/bench/%,softmax allreduce logreg matmul lanes alexnet)
 bench:
 	@tools/deps.sh build demo bench
-	@$(SUBMAKE) all $(BUILD)/bench/softmax $(BUILD)/bench/allreduce $(BUILD)/bench/logreg
+	@$(SUBMAKE) all $(BENCHES)
 	@tools/mnist.sh $(BUILD)/yoke
 	@BUILD=$(BUILD) bench/run.sh $(ROUNDS)
 
 bench-peers:
 	@tools/deps.sh build demo bench peers
-	@$(SUBMAKE) all $(BUILD)/bench/softmax
+	@$(SUBMAKE) all $(BUILD)/bench/softmax $(BUILD)/bench/alexnet
 	@tools/mnist.sh $(BUILD)/yoke
 	@BUILD=$(BUILD) bench/peers.sh $(ROUNDS)
 
-# ROUNDS=3 is quicker and less certain than the 9 that the scripts take by themselves.
+# ROUNDS=3 is quicker and less certain than what the scripts take by themselves.
 # The baseline gets all that the compiler has; yoke's step in the same program is the library as it is installed.
-$(BUILD)/obj/bench/gemm.o $(BUILD)/obj/bench/logreg.o: ALL_CFLAGS += -march=native -ffast-math
-$(BUILD)/bench/logreg: $(BUILD)/obj/bench/logreg.o $(BUILD)/libyoke.a
+$(BUILD)/obj/bench/gemm.o $(BUILD)/obj/bench/logreg.o $(BUILD)/obj/bench/matmul.o: ALL_CFLAGS += -march=native -ffast-math
+$(BUILD)/bench/softmax: $(BUILD)/obj/bench/gemm.o
+$(BENCHES): $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(BUILD)/libyoke.a
 	@mkdir -p $(@D)
-	$(call quiet,LINK) $(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
-
-$(BUILD)/bench/softmax: $(BUILD)/obj/bench/softmax.o $(BUILD)/obj/bench/gemm.o $(BUILD)/libyoke.a
-	@mkdir -p $(@D)
-	$(call quiet,LINK) $(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -ldnnl -lgomp
-
-$(BUILD)/bench/allreduce: $(BUILD)/obj/bench/allreduce.o $(BUILD)/libyoke.a
-	@mkdir -p $(@D)
-	$(call quiet,LINK) $(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
+	$(call quiet,LINK) $(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(BUILD)/libyoke.a $(LIBS)
 
 # --- checks: each prints one line that starts with 'ok check-', or says what is wrong ---
 

@@ -1,9 +1,9 @@
 #!/bin/sh
 # check-layers.sh - an include may only point to a lower layer, or stay in its own folder.
 #
-# The order below is the one in ARCHITECTURE.md; folders of one line are siblings and do not know each other. Two libraries are
-# also kept behind one wrapper each: mpi.h in src/comm/mpi*.c, dnnl.h in src/kernel/onednn.c (and the benchmarks). Looks at the
-# tree it is started in.
+# The order below is the one in ARCHITECTURE.md; folders of one line are siblings and do not know each other. Three libraries are
+# also kept behind one wrapper each: mpi.h in src/comm/mpi*.c, dnnl.h in src/kernel/onednn*.[ch] (and the benchmarks), turbojpeg.h in
+# src/data/jpeg.c. Looks at the tree it is started in.
 set -u
 
 order='
@@ -57,8 +57,11 @@ awk -v order="$order" '
     /^[ \t]*#[ \t]*include[ \t]*[<"](.*\/)?mpi\.h[>"]/ && FILENAME !~ /^src\/comm\/mpi[^\/]*\.c$/ {
         complain("mpi.h belongs in src/comm/mpi*.c only")
     }
-    /^[ \t]*#[ \t]*include[ \t]*[<"](.*\/)?dnnl\.h[>"]/ && FILENAME != "src/kernel/onednn.c" {
-        complain("dnnl.h belongs in src/kernel/onednn.c only")
+    /^[ \t]*#[ \t]*include[ \t]*[<"](.*\/)?dnnl\.h[>"]/ && FILENAME !~ /^src\/kernel\/onednn[^\/]*\.[ch]$/ {
+        complain("dnnl.h belongs in src/kernel/onednn*.[ch] only")
+    }
+    /^[ \t]*#[ \t]*include[ \t]*[<"](.*\/)?turbojpeg\.h[>"]/ && FILENAME != "src/data/jpeg.c" {
+        complain("turbojpeg.h belongs in src/data/jpeg.c only")
     }
     END {
         if (bad) {

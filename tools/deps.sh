@@ -20,6 +20,8 @@ build  header:ini.h          libinih-dev            yoke.ini
 build  header:xxhash.h       libxxhash-dev          hashes of data and parameters
 build  header:zlib.h         zlib1g-dev             gzipped data files
 build  header:sha2.h         libmd-dev              SHA-256 of fetched files
+build  header:turbojpeg.h    libturbojpeg0-dev      photos
+build  header:oneapi/dnnl/dnnl.h                     libdnnl-dev            layers of nets, matrix products
 build  openmpi:header        libopenmpi-dev         processes on several machines
 build  command:mpirun        openmpi-bin            starting them
 demo   mnist:curl            curl                   fetching MNIST
@@ -35,6 +37,8 @@ test   command:ip            iproute2               clusters in network namespac
 test   command:unshare       util-linux             tests without network
 test   command:mount         mount                  tests on a full disk
 test   file:/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz  dataset-fashion-mnist  tests on a second data set
+test   file:/usr/lib/python3/dist-packages/onnx     python3-onnx           checking exported models
+test   command:npm           npm                    the runtime that runs them
 check  command:clang-format  clang-format           make check-format
 check  command:clang-tidy    clang-tidy             make check-tidy
 check  command:cppcheck      cppcheck               make check-cppcheck
@@ -42,7 +46,6 @@ check  command:shellcheck    shellcheck             make check-shell
 check  command:mandoc        mandoc                 make check-man
 check  command:aarch64-linux-gnu-gcc                 gcc-aarch64-linux-gnu  make check-aarch64
 check  file:/usr/aarch64-linux-gnu/include/stdio.h  libc6-dev-arm64-cross  make check-aarch64
-bench  header:oneapi/dnnl/dnnl.h                     libdnnl-dev            the GEMM that the benchmarks compare with
 peers  file:/usr/lib/python3/dist-packages/torch    python3-torch          the PyTorch that the benchmarks compare with
 peers  library:openblas-openmp/libopenblas.so.0     libopenblas0-openmp    PyTorch at its best on two threads
 peers  file:/usr/lib/python3/dist-packages/sklearn  python3-sklearn        the scikit-learn that the benchmarks compare with
