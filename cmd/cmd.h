@@ -52,6 +52,9 @@ void help_completion(FILE *out, const char *shell);
 /* launch.c: does this call start a job on other hosts (--hosts, --hostfile, TF_CONFIG, or a resumed run that had them)? Then it does, and *done is
  * true. `train`: ranks are owners and workers; otherwise every rank is alike. */
 yk_code launch_job(struct call *call, bool train, bool *done, struct yk_error *e);
+/* For verbs that are not trained: --hosts and the like say where, else `here` processes of this machine. */
+bool hosts_said(const struct yk_options *o);
+yk_code launch_ranks(struct call *call, int64_t here, struct yk_error *e);
 
 /* A list for a verb's `choices`: X(name) of YK_VERBS and the like. */
 #define SPACED(name) #name " "

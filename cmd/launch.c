@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { RESTARTS = 3 }; /* of --on-worker-loss restart, unless --restarts says otherwise */
 
@@ -128,5 +129,41 @@ yk_code launch_job(struct call *call, bool train, bool *done, struct yk_error *e
     }
     yk_hosts_release(&hosts);
     yk_opts_release(&opts);
+    return rc;
+}
+
+bool hosts_said(const struct yk_options *o)
+{
+    const char *tf_config = getenv("TF_CONFIG");
+    return o->hosts != NULL || o->hostfile != NULL || (tf_config != NULL && tf_config[0] != '\0');
+}
+
+yk_code launch_ranks(struct call *call, int64_t here, struct yk_error *e)
+{
+    const struct yk_options *o = &call->config->o;
+    char hosts[40], verbose[] = "--verbose";
+    if (!hosts_said(o)) {
+        snprintf(hosts, sizeof hosts, "localhost:%lld", (long long)here);
+        yk_code rc = yk_opts_set(&call->config->opts, "hosts", hosts, YK_COMMAND_LINE, e);
+        if (rc != YK_OK)
+            return rc;
+    }
+    struct call ranks = *call;
+    ranks.argv = calloc((size_t)call->argc + 2, sizeof *ranks.argv);
+    if (ranks.argv == NULL)
+        return yk_fail_memory(e, ((size_t)call->argc + 2) * sizeof *ranks.argv);
+    bool show = isatty(STDERR_FILENO) && !o->quiet && !o->verbose; /* ranks cannot see the terminal */
+    size_t n = 0;
+    for (int i = 0; i < call->argc; i++) {
+        ranks.argv[n++] = call->argv[i];
+        if (i == 1 && show) /* after the verb */
+            ranks.argv[n++] = verbose;
+    }
+    ranks.argc = (int)n;
+    bool done;
+    yk_code rc = launch_job(&ranks, false, &done, e);
+    free(ranks.argv);
+    call->signal = ranks.signal;
+    call->told = ranks.told;
     return rc;
 }

@@ -58,36 +58,8 @@ static yk_code read_ask(const struct call *call, struct yk_matmul_ask *ask, stru
 static yk_code launch(struct call *call, bool *done, struct yk_error *e)
 {
     const struct yk_options *o = &call->config->o;
-    const char *tf_config = getenv("TF_CONFIG");
-    bool elsewhere = o->hosts != NULL || o->hostfile != NULL || (tf_config != NULL && tf_config[0] != '\0');
-    char hosts[40], verbose[] = "--verbose";
-    *done = elsewhere || o->workers > 1;
-    if (!*done)
-        return YK_OK;
-    if (!elsewhere) {
-        snprintf(hosts, sizeof hosts, "localhost:%lld", (long long)o->workers);
-        yk_code rc = yk_opts_set(&call->config->opts, "hosts", hosts, YK_COMMAND_LINE, e);
-        if (rc != YK_OK)
-            return rc;
-    }
-    struct call ranks = *call;
-    ranks.argv = calloc((size_t)call->argc + 2, sizeof *ranks.argv);
-    if (ranks.argv == NULL)
-        return yk_fail_memory(e, ((size_t)call->argc + 2) * sizeof *ranks.argv);
-    bool show = isatty(STDERR_FILENO) && !o->quiet && !o->verbose; /* ranks cannot see the terminal */
-    size_t n = 0;
-    for (int i = 0; i < call->argc; i++) {
-        ranks.argv[n++] = call->argv[i];
-        if (i == 1 && show) /* after the verb */
-            ranks.argv[n++] = verbose;
-    }
-    ranks.argc = (int)n;
-    bool launched;
-    yk_code rc = launch_job(&ranks, false, &launched, e);
-    free(ranks.argv);
-    call->signal = ranks.signal;
-    call->told = ranks.told;
-    return rc;
+    *done = hosts_said(o) || o->workers > 1;
+    return *done ? launch_ranks(call, o->workers, e) : YK_OK;
 }
 
 /* --- a rank --- */

@@ -35,20 +35,6 @@ static uint64_t batch_of(const struct yk_net *n)
     return 0;
 }
 
-/* 61100840 as 61,100,840 */
-static const char *grouped(uint64_t v, char out[32])
-{
-    char digits[24];
-    int n = snprintf(digits, sizeof digits, "%llu", (unsigned long long)v), at = 0;
-    for (int i = 0; i < n; i++) {
-        if (i > 0 && (n - i) % 3 == 0)
-            out[at++] = ',';
-        out[at++] = digits[i];
-    }
-    out[at] = '\0';
-    return out;
-}
-
 /* 1429425328 as 1.43 G */
 static const char *rounded(uint64_t v, char out[24])
 {
@@ -98,7 +84,7 @@ static void row(struct yk_buf *out, const struct yk_layer *l)
     char shape[40], weights[32], flops[24], memory[24];
     describe(l, &what);
     yk_buf_format(out, "%-12s %-28s %13s %13s %9s %10s\n", l->name, what.data != NULL ? what.data : "", shape_text(l->out, shape),
-                  l->weights > 0 ? grouped(l->weights, weights) : "-", l->flops > 0 ? rounded(l->flops, flops) : "-",
+                  l->weights > 0 ? yk_count_text(l->weights, weights) : "-", l->flops > 0 ? rounded(l->flops, flops) : "-",
                   memory_of(l) > 0 ? yk_size_text(memory_of(l), memory) : "-");
     out->failed |= what.failed;
     yk_buf_release(&what);
@@ -112,7 +98,7 @@ static void print_table(const struct yk_net *n, struct yk_buf *out)
     yk_buf_format(out, "%-12s %-28s %13s %13s %9s %10s\n", "layer", "", "out", "parameters", "FLOPs", "memory");
     for (unsigned i = 0; i < n->layers; i++)
         row(out, &n->layer[i]);
-    yk_buf_format(out, "%-12s %-28s %13s %13s %9s %10s\n\n", "total", "", "", grouped(n->weights, weights),
+    yk_buf_format(out, "%-12s %-28s %13s %13s %9s %10s\n\n", "total", "", "", yk_count_text(n->weights, weights),
                   rounded(n->flops, flops), yk_size_text(memory_of_all(n), memory));
     yk_buf_format(out, "parameters  %s\n", yk_size_text(sizeof(float) * n->weights, memory));
     yk_buf_text(out, "FLOPs       forward, one example; learning from it takes about three times as many\n");
@@ -199,7 +185,7 @@ static void list(FILE *out)
         if (yk_net_read(f->name, &n, NULL) != YK_OK)
             continue;
         fprintf(out, "  %-14s %s in, %u classes, %s parameters\n", f->name, shape_text(n.input, shape), n.classes,
-                grouped(n.weights, weights));
+                yk_count_text(n.weights, weights));
         yk_net_release(&n);
     }
 }

@@ -28,40 +28,6 @@ static void on_signal(int number)
     caught = number;
 }
 
-/* --- the parent --- */
-
-static yk_code launch(struct call *call, struct yk_error *e)
-{
-    const struct yk_options *o = &call->config->o;
-    const char *tf_config = getenv("TF_CONFIG");
-    bool elsewhere = o->hosts != NULL || o->hostfile != NULL || (tf_config != NULL && tf_config[0] != '\0');
-    char hosts[40], verbose[] = "--verbose";
-    if (!elsewhere) {
-        snprintf(hosts, sizeof hosts, "localhost:%lld", o->workers > 0 ? (long long)o->workers : HERE);
-        yk_code rc = yk_opts_set(&call->config->opts, "hosts", hosts, YK_COMMAND_LINE, e);
-        if (rc != YK_OK)
-            return rc;
-    }
-    struct call ranks = *call;
-    ranks.argv = calloc((size_t)call->argc + 2, sizeof *ranks.argv);
-    if (ranks.argv == NULL)
-        return yk_fail_memory(e, ((size_t)call->argc + 2) * sizeof *ranks.argv);
-    bool show = isatty(STDERR_FILENO) && !o->quiet && !o->verbose;
-    size_t n = 0;
-    for (int i = 0; i < call->argc; i++) {
-        ranks.argv[n++] = call->argv[i];
-        if (i == 1 && show) /* after the verb */
-            ranks.argv[n++] = verbose;
-    }
-    ranks.argc = (int)n;
-    bool done;
-    yk_code rc = launch_job(&ranks, false, &done, e);
-    free(ranks.argv);
-    call->signal = ranks.signal;
-    call->told = ranks.told;
-    return rc;
-}
-
 /* --- a rank --- */
 
 struct talk { /* rank 0's, to the parent and to the user */
@@ -212,7 +178,7 @@ out_memory:
 static yk_code run(struct call *call, struct yk_error *e)
 {
     if (!yk_mpi_launched())
-        return launch(call, e);
+        return launch_ranks(call, call->config->o.workers > 0 ? call->config->o.workers : HERE, e);
     bool parent = yk_record_wanted();
     struct yk_mpi mpi = {.rank = -1};
     char *text = NULL;

@@ -53,5 +53,7 @@ yk_code yk_cache_dir(char out[YK_PATH_MAX], struct yk_error *e);
 
 /* `bytes` as people read it: "47.0 MB". Returns `out`. */
 const char *yk_size_text(uint64_t bytes, char out[24]);
+/* 1234567 as "1,234,567". */
+const char *yk_count_text(uint64_t v, char out[32]);
 
 #endif

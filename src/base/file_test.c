@@ -187,9 +187,20 @@ static void test_size_text(void **state)
     assert_string_equal(yk_size_text(UINT64_MAX, out), "18.4 EB");
 }
 
+static void test_count_text(void **state)
+{
+    (void)state;
+    char text[32];
+    assert_string_equal(yk_count_text(0, text), "0");
+    assert_string_equal(yk_count_text(999, text), "999");
+    assert_string_equal(yk_count_text(61100840, text), "61,100,840");
+    assert_string_equal(yk_count_text(UINT64_MAX, text), "18,446,744,073,709,551,615");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_count_text),
         cmocka_unit_test_setup_teardown(test_write_then_read, testdir_setup, testdir_teardown),
         cmocka_unit_test_setup_teardown(test_old_content_until_commit, testdir_setup, testdir_teardown),
         cmocka_unit_test_setup_teardown(test_open_fails_cleanly, testdir_setup, testdir_teardown),

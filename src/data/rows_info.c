@@ -121,26 +121,12 @@ const char *yk_rows_format_of(const char *what, const struct yk_reading *how)
     return name;
 }
 
-/* 1234567 as "1,234,567". */
-static const char *count_text(uint64_t v, char out[32])
-{
-    char digits[24];
-    int n = snprintf(digits, sizeof digits, "%llu", (unsigned long long)v), at = 0;
-    for (int i = 0; i < n; i++) {
-        if (i > 0 && (n - i) % 3 == 0)
-            out[at++] = ',';
-        out[at++] = digits[i];
-    }
-    out[at] = '\0';
-    return out;
-}
-
 static void collision_text(const struct yk_rows_info *x, struct yk_buf *out)
 {
     char number[32];
     if (x->hash_bits > 0 && isfinite(x->before)) {
         yk_buf_format(out, "  hashed     to %u bits, from about %s: %.2f %% of them share a key\n", x->hash_bits,
-                      count_text((uint64_t)x->before, number), 100 * x->collisions);
+                      yk_count_text((uint64_t)x->before, number), 100 * x->collisions);
     } else if (x->hash_bits > 0) {
         yk_buf_format(out, "  hashed     to %u bits, and all keys are in use: take more\n", x->hash_bits);
     } else {
@@ -159,24 +145,24 @@ void yk_rows_info_text(const struct yk_rows_info *x, const char *name, struct yk
     yk_buf_format(out, "%s: %s%ssparse rows, %s in memory, xxh3 %016llx\n", slash != NULL && slash[1] != '\0' ? slash + 1 : name,
                   x->format != NULL ? x->format : "", x->format != NULL ? ", " : "", yk_size_text(x->bytes, size),
                   (unsigned long long)x->xxh3);
-    yk_buf_format(out, "  rows       %s", count_text(x->rows, number));
+    yk_buf_format(out, "  rows       %s", yk_count_text(x->rows, number));
     if (x->bad > 0)
-        yk_buf_format(out, ", and %s malformed ones left out", count_text(x->bad, number));
-    yk_buf_format(out, "\n  non-zeros  %s", count_text(x->entries, number));
+        yk_buf_format(out, ", and %s malformed ones left out", yk_count_text(x->bad, number));
+    yk_buf_format(out, "\n  non-zeros  %s", yk_count_text(x->entries, number));
     yk_buf_format(out, ", %u to %u a row, %.1f on average\n", x->least, x->most, (double)x->entries / (double)x->rows);
     if (x->empty > 0)
-        yk_buf_format(out, "  empty      %s rows\n", count_text(x->empty, number));
+        yk_buf_format(out, "  empty      %s rows\n", yk_count_text(x->empty, number));
     if (x->twice > 0)
-        yk_buf_format(out, "  repeated   %s rows have a key more than once\n", count_text(x->twice, number));
+        yk_buf_format(out, "  repeated   %s rows have a key more than once\n", yk_count_text(x->twice, number));
     if (x->entries > 0)
         yk_buf_format(out, x->low == x->high ? "  values     all %.6g\n" : "  values     %.6g to %.6g\n", (double)x->low,
                       (double)x->high);
-    yk_buf_format(out, "  features   %s", count_text(x->features, number));
-    yk_buf_format(out, " (largest key + 1), %s of them occur\n", count_text(x->distinct, number));
+    yk_buf_format(out, "  features   %s", yk_count_text(x->features, number));
+    yk_buf_format(out, " (largest key + 1), %s of them occur\n", yk_count_text(x->distinct, number));
     collision_text(x, out);
-    yk_buf_format(out, "  labels     %s are 1", count_text(x->positives, number));
+    yk_buf_format(out, "  labels     %s are 1", yk_count_text(x->positives, number));
     yk_buf_format(out, " (%.2f %%), ", 100 * (double)x->positives / (double)x->rows);
-    yk_buf_format(out, "%s are 0\n", count_text(x->rows - x->positives, number));
+    yk_buf_format(out, "%s are 0\n", yk_count_text(x->rows - x->positives, number));
 }
 
 json_t *yk_rows_info_json(const struct yk_rows_info *x, const char *name)
