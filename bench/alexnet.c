@@ -86,7 +86,8 @@ static void finish(const char *name, dnnl_primitive_desc_t pd, const struct want
     count++;
 }
 
-static dnnl_primitive_desc_t describe(const_dnnl_op_desc_t desc, const_dnnl_primitive_desc_t hint, bool relu)
+static dnnl_primitive_desc_t describe(const_dnnl_op_desc_t desc, const_dnnl_primitive_desc_t hint,
+                                      bool relu)
 {
     dnnl_primitive_attr_t attr;
     dnnl_post_ops_t post;
@@ -106,7 +107,8 @@ static dnnl_primitive_desc_t describe(const_dnnl_op_desc_t desc, const_dnnl_prim
 static void relu_back(const char *name, const dnnl_memory_desc_t *md)
 {
     dnnl_eltwise_desc_t desc;
-    TRY(dnnl_eltwise_forward_desc_init(&desc, dnnl_forward_training, dnnl_eltwise_relu_use_dst_for_bwd, md, 0, 0));
+    TRY(dnnl_eltwise_forward_desc_init(&desc, dnnl_forward_training,
+                                       dnnl_eltwise_relu_use_dst_for_bwd, md, 0, 0));
     dnnl_primitive_desc_t forward = describe(&desc, NULL, false);
     TRY(dnnl_eltwise_backward_desc_init(&desc, dnnl_eltwise_relu_use_dst_for_bwd, md, md, 0, 0));
     dnnl_primitive_desc_t pd = describe(&desc, forward, false);
@@ -134,12 +136,14 @@ static const struct wanted FORWARD[] = {{DNNL_ARG_SRC, dnnl_query_src_md, 0},
 static dnnl_memory_desc_t conv(const struct yk_layer *l, dnnl_dim_t n, bool first)
 {
     const dnnl_dims_t in = {n, l->in.c, l->in.h, l->in.w}, out = {n, l->out.c, l->out.h, l->out.w},
-                      k = {l->out.c, l->in.c, l->kernel[0], l->kernel[1]}, o = {l->out.c}, s = {l->stride[0], l->stride[1]},
-                      p = {l->pad[0], l->pad[1]}, q = {l->pad[2], l->pad[3]};
+                      k = {l->out.c, l->in.c, l->kernel[0], l->kernel[1]}, o = {l->out.c},
+                      s = {l->stride[0], l->stride[1]}, p = {l->pad[0], l->pad[1]},
+                      q = {l->pad[2], l->pad[3]};
     dnnl_memory_desc_t x = any(4, in), y = any(4, out), w = any(4, k), b = any(1, o);
     dnnl_convolution_desc_t desc;
     char name[64];
-    TRY(dnnl_convolution_forward_desc_init(&desc, dnnl_forward_training, dnnl_convolution_auto, &x, &w, &b, &y, s, p, q));
+    TRY(dnnl_convolution_forward_desc_init(&desc, dnnl_forward_training, dnnl_convolution_auto, &x,
+                                           &w, &b, &y, s, p, q));
     dnnl_primitive_desc_t forward = describe(&desc, NULL, true);
     snprintf(name, sizeof name, "%s forward", l->name);
     finish(name, forward, FORWARD, 4);
@@ -147,13 +151,15 @@ static dnnl_memory_desc_t conv(const struct yk_layer *l, dnnl_dim_t n, bool firs
     snprintf(name, sizeof name, "%s relu back", l->name);
     relu_back(name, &leaves);
     if (!first) {
-        TRY(dnnl_convolution_backward_data_desc_init(&desc, dnnl_convolution_auto, &x, &w, &y, s, p, q));
+        TRY(dnnl_convolution_backward_data_desc_init(&desc, dnnl_convolution_auto, &x, &w, &y, s, p,
+                                                     q));
         dnnl_primitive_desc_t pd = describe(&desc, forward, false);
         snprintf(name, sizeof name, "%s data", l->name);
         finish(name, pd, DATA, 3);
         dnnl_primitive_desc_destroy(pd);
     }
-    TRY(dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_auto, &x, &w, &b, &y, s, p, q));
+    TRY(dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_auto, &x, &w, &b, &y, s,
+                                                    p, q));
     dnnl_primitive_desc_t pd = describe(&desc, forward, false);
     snprintf(name, sizeof name, "%s weights", l->name);
     finish(name, pd, WEIGHTS, 4);
@@ -164,8 +170,9 @@ static dnnl_memory_desc_t conv(const struct yk_layer *l, dnnl_dim_t n, bool firs
 
 static dnnl_memory_desc_t pool(const struct yk_layer *l, dnnl_dim_t n, const dnnl_memory_desc_t *x)
 {
-    const dnnl_dims_t out = {n, l->out.c, l->out.h, l->out.w}, k = {l->kernel[0], l->kernel[1]}, s = {l->stride[0], l->stride[1]},
-                      p = {l->pad[0], l->pad[1]}, q = {l->pad[2], l->pad[3]};
+    const dnnl_dims_t out = {n, l->out.c, l->out.h, l->out.w}, k = {l->kernel[0], l->kernel[1]},
+                      s = {l->stride[0], l->stride[1]}, p = {l->pad[0], l->pad[1]},
+                      q = {l->pad[2], l->pad[3]};
     dnnl_memory_desc_t y = any(4, out);
     dnnl_pooling_desc_t desc;
     char name[64];
@@ -175,7 +182,8 @@ static dnnl_memory_desc_t pool(const struct yk_layer *l, dnnl_dim_t n, const dnn
                         back[] = {{DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md, 0},
                                   {DNNL_ARG_DIFF_SRC, dnnl_query_diff_src_md, 0},
                                   {DNNL_ARG_WORKSPACE, dnnl_query_workspace_md, 0}};
-    TRY(dnnl_pooling_forward_desc_init(&desc, dnnl_forward_training, dnnl_pooling_max, x, &y, s, k, p, q));
+    TRY(dnnl_pooling_forward_desc_init(&desc, dnnl_forward_training, dnnl_pooling_max, x, &y, s, k,
+                                       p, q));
     dnnl_primitive_desc_t forward = describe(&desc, NULL, false);
     snprintf(name, sizeof name, "%s forward", l->name);
     finish(name, forward, there, 3);
@@ -192,7 +200,8 @@ static dnnl_memory_desc_t pool(const struct yk_layer *l, dnnl_dim_t n, const dnn
 static void dense(const struct yk_layer *l, dnnl_dim_t n, bool relu)
 {
     dnnl_dim_t columns = (dnnl_dim_t)l->in.c * l->in.h * l->in.w;
-    const dnnl_dims_t in = {n, columns}, out = {n, l->out.c}, k = {l->out.c, columns}, o = {l->out.c};
+    const dnnl_dims_t in = {n, columns}, out = {n, l->out.c}, k = {l->out.c, columns},
+                      o = {l->out.c};
     dnnl_memory_desc_t x = any(2, in), y = any(2, out), w = any(2, k), b = any(1, o);
     dnnl_inner_product_desc_t desc;
     char name[64];
@@ -254,7 +263,8 @@ static void ready(struct yk_sink *s, size_t lo, size_t hi)
 int main(int argc, char **argv)
 {
     uint32_t batch = argc > 1 ? (uint32_t)atoi(argv[1]) : 64;
-    unsigned threads = argc > 2 ? (unsigned)atoi(argv[2]) : 2, rounds = argc > 3 ? (unsigned)atoi(argv[3]) : 5;
+    unsigned threads = argc > 2 ? (unsigned)atoi(argv[2]) : 2,
+             rounds = argc > 3 ? (unsigned)atoi(argv[3]) : 5;
     const struct yk_model_ops *ops = &yk_model_net;
     struct yk_net net;
     struct yk_model *model;
@@ -265,8 +275,11 @@ int main(int argc, char **argv)
     const char *chosen;
     need(batch > 0 && threads > 0 && rounds > 0, "reading the numbers");
     need(yk_net_read("alexnet", &net, &e) == YK_OK, "reading the net");
-    struct yk_dataset set = {
-        .name = "made up", .rows = batch, .classes = 1000, .shape = {224, 224, 3}, .features = 224 * 224 * 3};
+    struct yk_dataset set = {.name = "made up",
+                             .rows = batch,
+                             .classes = 1000,
+                             .shape = {224, 224, 3},
+                             .features = 224 * 224 * 3};
     set.pixels = calloc(batch, set.features);
     set.labels = calloc(batch, sizeof *set.labels);
     set.scale = 1.0f / 255;
@@ -281,7 +294,8 @@ int main(int argc, char **argv)
     const struct yk_net_how how = {.seed = 1};
     need(ops->open_net(&model, &net, &how, &set, &e) == YK_OK, "the model");
     need(ops->layout(model, &params, 1, &e) == YK_OK, "the layout");
-    need(ops->engine(model, &params, "onednn", batch, threads, "auto", &chosen, said, &e) == YK_OK, "the engine");
+    need(ops->engine(model, &params, "onednn", batch, threads, "auto", &chosen, said, &e) == YK_OK,
+         "the engine");
     need(ops->work_open(&work, model, threads, "auto", &e) == YK_OK, "the work");
     need(ops->prepare(work, batch, true, said, &e) == YK_OK, "the plan");
     fprintf(stderr, "%s\n", said);

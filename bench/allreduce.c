@@ -35,9 +35,11 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (yk_data_open("mnist", NULL, &train, NULL, &e) != YK_OK || yk_dataset_pack(&train, &e) != YK_OK ||
-        ops->open(&model, &train, &e) != YK_OK || ops->layout(model, &params, 1, &e) != YK_OK ||
-        ops->work_open(&work, model, 1, "auto", &e) != YK_OK || yk_source_init(&source, &train, 1, true, &e) != YK_OK) {
+    if (yk_data_open("mnist", NULL, &train, NULL, &e) != YK_OK ||
+        yk_dataset_pack(&train, &e) != YK_OK || ops->open(&model, &train, &e) != YK_OK ||
+        ops->layout(model, &params, 1, &e) != YK_OK ||
+        ops->work_open(&work, model, 1, "auto", &e) != YK_OK ||
+        yk_source_init(&source, &train, 1, true, &e) != YK_OK) {
         fprintf(stderr, "allreduce: %s\n", e.text);
         MPI_Abort(MPI_COMM_WORLD, 1);
         return 1;
@@ -55,11 +57,13 @@ int main(int argc, char **argv)
             start = yk_now();
         }
         if (train.rows - position % train.rows < all)
-            position += train.rows - position % train.rows; /* the baseline may drop what is left of an epoch */
+            position += train.rows -
+                        position % train.rows; /* the baseline may drop what is left of an epoch */
         uint64_t mine = position + (uint64_t)rank * batch;
         yk_source_at(&source, mine, batch, mine + all, &rows);
         loss = ops->step(work, &params, &rows, &sink);
-        MPI_Allreduce(MPI_IN_PLACE, sink.grad, (int)params.count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+        MPI_Allreduce(MPI_IN_PLACE, sink.grad, (int)params.count, MPI_FLOAT, MPI_SUM,
+                      MPI_COMM_WORLD);
         float rate = RATE / (float)all;
         for (size_t k = 0; k < params.count; k++)
             params.flat[k] -= rate * sink.grad[k];

@@ -19,17 +19,24 @@
 enum { F = YK_GEMM_FEATURES, C = YK_GEMM_CLASSES };
 enum { WEIGHTS_BY_CLASS = 1, LOGITS_BY_CLASS = 2 }; /* bits of a layout */
 
-const char *const yk_gemm_layout[YK_GEMM_LAYOUTS] = {"W(F,C) Z(B,C)", "W(C,F) Z(B,C)", "W(F,C) Z(C,B)", "W(C,F) Z(C,B)"};
+const char *const yk_gemm_layout[YK_GEMM_LAYOUTS] = {"W(F,C) Z(B,C)", "W(C,F) Z(B,C)",
+                                                     "W(F,C) Z(C,B)", "W(C,F) Z(C,B)"};
 
 static float *floats(size_t n)
 {
     return aligned_alloc(64, (n * sizeof(float) + 63) / 64 * 64);
 }
 
-yk_code yk_gemm_init(struct yk_gemm *g, const float *pixels, const uint16_t *labels, uint32_t rows, uint32_t batch, float lr,
-                     unsigned layout, unsigned threads, struct yk_error *e)
+yk_code yk_gemm_init(struct yk_gemm *g, const float *pixels, const uint16_t *labels, uint32_t rows,
+                     uint32_t batch, float lr, unsigned layout, unsigned threads,
+                     struct yk_error *e)
 {
-    *g = (struct yk_gemm){.layout = layout, .threads = threads, .batch = batch, .lr = lr, .pixels = pixels, .labels = labels};
+    *g = (struct yk_gemm){.layout = layout,
+                          .threads = threads,
+                          .batch = batch,
+                          .lr = lr,
+                          .pixels = pixels,
+                          .labels = labels};
     g->rows = rows;
     g->weight = floats((size_t)F * C);
     g->logits = floats((size_t)batch * C);
@@ -77,7 +84,8 @@ static void backward(struct yk_gemm *g, const float *x)
     char z = g->layout & LOGITS_BY_CLASS ? 'T' : 'N';
     dnnl_dim_t z_row = g->layout & LOGITS_BY_CLASS ? b : C;
     if (g->layout & WEIGHTS_BY_CLASS) /* W(C,F) += rate dZ^T X */
-        dnnl_sgemm(z == 'T' ? 'N' : 'T', 'N', C, F, b, rate, g->logits, z_row, x, F, 1, g->weight, F);
+        dnnl_sgemm(z == 'T' ? 'N' : 'T', 'N', C, F, b, rate, g->logits, z_row, x, F, 1, g->weight,
+                   F);
     else /* W(F,C) += rate X^T dZ */
         dnnl_sgemm('T', z, F, C, b, rate, x, F, g->logits, z_row, 1, g->weight, C);
 }
@@ -122,7 +130,8 @@ static double softmax_by_example(struct yk_gemm *g, const uint16_t *y, float *gr
 static double softmax_by_class(struct yk_gemm *g, const uint16_t *y, float *grad_bias)
 {
     uint32_t b = g->batch;
-    float *restrict z = g->logits, *restrict largest = g->row, *restrict sum = g->row + b, *restrict label = g->row + 2 * b;
+    float *restrict z = g->logits, *restrict largest = g->row, *restrict sum = g->row + b,
+                    *restrict label = g->row + 2 * b;
     float loss = 0;
     for (uint32_t i = 0; i < b; i++) {
         label[i] = z[y[i] * b + i] + g->bias[y[i]];
@@ -170,7 +179,8 @@ double yk_gemm_step(struct yk_gemm *g)
     const uint16_t *y = g->labels + g->at;
     float grad_bias[C] = {0}, rate = g->lr / (float)g->batch;
     forward(g, x);
-    double loss = g->layout & LOGITS_BY_CLASS ? softmax_by_class(g, y, grad_bias) : softmax_by_example(g, y, grad_bias);
+    double loss = g->layout & LOGITS_BY_CLASS ? softmax_by_class(g, y, grad_bias)
+                                              : softmax_by_example(g, y, grad_bias);
     backward(g, x);
     for (int c = 0; c < C; c++)
         g->bias[c] -= rate * grad_bias[c];

@@ -15,7 +15,14 @@
 #include <string.h>
 #include <time.h>
 
-enum { L = YK_LANES, IN = 28 * 28, CONV1 = 6 * 28 * 28, POOL1 = 6 * 14 * 14, CONV2 = 16 * 10 * 10, POOL2 = 16 * 5 * 5 };
+enum {
+    L = YK_LANES,
+    IN = 28 * 28,
+    CONV1 = 6 * 28 * 28,
+    POOL1 = 6 * 14 * 14,
+    CONV2 = 16 * 10 * 10,
+    POOL2 = 16 * 5 * 5
+};
 enum { W1 = 6 * 25, W2 = 16 * 6 * 25, W3 = 120 * 400, W4 = 84 * 120, W5 = 10 * 84 };
 
 static const struct yk_lanes_window conv1 = {.c = 1,
@@ -38,8 +45,15 @@ static const struct yk_lanes_window pool1 = {.c = 6,
                                              .stride = {2, 2},
                                              .groups = 1,
                                              .relu = true};
-static const struct yk_lanes_window conv2 = {
-    .c = 6, .h = 14, .w = 14, .out_c = 16, .out_h = 10, .out_w = 10, .kernel = {5, 5}, .stride = {1, 1}, .groups = 1};
+static const struct yk_lanes_window conv2 = {.c = 6,
+                                             .h = 14,
+                                             .w = 14,
+                                             .out_c = 16,
+                                             .out_h = 10,
+                                             .out_w = 10,
+                                             .kernel = {5, 5},
+                                             .stride = {1, 1},
+                                             .groups = 1};
 static const struct yk_lanes_window pool2 = {.c = 16,
                                              .h = 10,
                                              .w = 10,
@@ -54,7 +68,8 @@ static const struct yk_lanes_window pool2 = {.c = 16,
 struct net {
     uint8_t image[L][IN];
     uint8_t *index1, *index2;
-    float *in, *a1, *p1, *a2, *p2, *h1, *h2, *z; /* a1: before pooling; its memory serves the gradient, too */
+    float *in, *a1, *p1, *a2, *p2, *h1, *h2,
+        *z; /* a1: before pooling; its memory serves the gradient, too */
     float *d1, *d2, *d3, *g_p1, *g_p2;
     float *weight[5], *bias[5], *dweight[5], *dbias[5];
     void *scratch;
@@ -90,8 +105,8 @@ static void net_init(struct net *n)
     n->d3 = lines(10);
     n->index1 = (uint8_t *)lines(POOL1 / 4);
     n->index2 = (uint8_t *)lines(POOL2 / 4);
-    n->scratch =
-        lines(yk_lanes_conv_scratch(&conv1) / 64 + yk_lanes_conv_scratch(&conv2) / 64 + yk_lanes_dense_scratch(400) / 64);
+    n->scratch = lines(yk_lanes_conv_scratch(&conv1) / 64 + yk_lanes_conv_scratch(&conv2) / 64 +
+                       yk_lanes_dense_scratch(400) / 64);
     for (int i = 0; i < 5; i++) {
         n->weight[i] = lines(WEIGHTS[i] / L + 1);
         n->dweight[i] = lines(WEIGHTS[i] / L + 1);
@@ -134,7 +149,8 @@ static void dense_forward(const struct yk_lanes *k, struct net *n)
 static void loss(const struct yk_lanes *k, struct net *n)
 {
     static const uint16_t LABEL[L] = {5, 0, 4, 1, 9, 2, 1, 3, 1, 4, 3, 5, 3, 6, 1, 7};
-    k->loss(&(struct yk_lanes_loss){.classes = 10, .n = L, .label = LABEL, .z = n->z, .grad = n->d3});
+    k->loss(
+        &(struct yk_lanes_loss){.classes = 10, .n = L, .label = LABEL, .z = n->z, .grad = n->d3});
 }
 static void dense_gradient(const struct yk_lanes *k, struct net *n)
 {
@@ -208,27 +224,29 @@ static double seconds(void)
 #else
 #define IN_REGISTER "w"
 #endif
-#define PEAK(name, width, attribute, multiply_add)                                                                               \
-    attribute static double name(void)                                                                                           \
-    {                                                                                                                            \
-        typedef float v __attribute__((vector_size(4 * (width))));                                                               \
-        enum { SUMS = 12, TURNS = 20000 };                                                                                       \
-        v sum[SUMS] = {{0}}, a = (v){0} + 0.5f;                                                                                  \
-        for (int k = 0; k < SUMS; k++)                                                                                           \
-            __asm__ volatile("" : "+" IN_REGISTER(sum[k]));                                                                      \
-        double t = seconds();                                                                                                    \
-        for (int i = 0; i < TURNS; i++) {                                                                                        \
-            __asm__ volatile("" : "+" IN_REGISTER(a));                                                                           \
-            _Pragma("GCC unroll 12") for (int k = 0; k < SUMS; k++) sum[k] = multiply_add;                                       \
-        }                                                                                                                        \
-        for (int k = 0; k < SUMS; k++)                                                                                           \
-            __asm__ volatile("" ::IN_REGISTER(sum[k]));                                                                          \
-        return (double)SUMS * TURNS * (width) / (seconds() - t);                                                                 \
+#define PEAK(name, width, attribute, multiply_add)                                                 \
+    attribute static double name(void)                                                             \
+    {                                                                                              \
+        typedef float v __attribute__((vector_size(4 * (width))));                                 \
+        enum { SUMS = 12, TURNS = 20000 };                                                         \
+        v sum[SUMS] = {{0}}, a = (v){0} + 0.5f;                                                    \
+        for (int k = 0; k < SUMS; k++)                                                             \
+            __asm__ volatile("" : "+" IN_REGISTER(sum[k]));                                        \
+        double t = seconds();                                                                      \
+        for (int i = 0; i < TURNS; i++) {                                                          \
+            __asm__ volatile("" : "+" IN_REGISTER(a));                                             \
+            _Pragma("GCC unroll 12") for (int k = 0; k < SUMS; k++) sum[k] = multiply_add;         \
+        }                                                                                          \
+        for (int k = 0; k < SUMS; k++)                                                             \
+            __asm__ volatile("" ::IN_REGISTER(sum[k]));                                            \
+        return (double)SUMS * TURNS * (width) / (seconds() - t);                                   \
     }
 PEAK(peak_plain, 4, , sum[k] * a + a)
 #if defined(__x86_64__)
-PEAK(peak_avx2, 8, __attribute__((target("avx2,fma"))), (v)_mm256_fmadd_ps((__m256)sum[k], (__m256)a, (__m256)a))
-PEAK(peak_avx512, 16, __attribute__((target("avx512f"))), (v)_mm512_fmadd_ps((__m512)sum[k], (__m512)a, (__m512)a))
+PEAK(peak_avx2, 8, __attribute__((target("avx2,fma"))),
+     (v)_mm256_fmadd_ps((__m256)sum[k], (__m256)a, (__m256)a))
+PEAK(peak_avx512, 16, __attribute__((target("avx512f"))),
+     (v)_mm512_fmadd_ps((__m512)sum[k], (__m512)a, (__m512)a))
 #endif
 
 static double measure_peak(const char *isa)
@@ -265,7 +283,8 @@ int main(int argc, char **argv)
         }
         whole = before - first < whole ? before - first : whole;
     }
-    printf("%s: peak %.1f GFLOPS\n%-16s %9s %12s\n", k->name, 2e-9 * peak, "a block of 16", "us", "of the peak");
+    printf("%s: peak %.1f GFLOPS\n%-16s %9s %12s\n", k->name, 2e-9 * peak, "a block of 16", "us",
+           "of the peak");
     for (int i = 0; i < N; i++) {
         printf("%-16s %9.2f", PARTS[i].name, 1e6 * PARTS[i].best);
         if (PARTS[i].products > 0)
@@ -275,8 +294,8 @@ int main(int argc, char **argv)
         sum += PARTS[i].best;
     }
     printf("%-16s %9.2f %12.2f\n", "sum of the best", 1e6 * sum, products * L / sum / peak);
-    printf("%-16s %9.2f %12.2f\n%.2f us an image, %.0f images/s a thread\n", "best step", 1e6 * whole,
-           products * L / whole / peak, 1e6 * whole / L, L / whole);
+    printf("%-16s %9.2f %12.2f\n%.2f us an image, %.0f images/s a thread\n", "best step",
+           1e6 * whole, products * L / whole / peak, 1e6 * whole / L, L / whole);
     free(n);
     return 0;
 }

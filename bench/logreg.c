@@ -35,7 +35,8 @@ static const struct {
     const char *name;
     float lr;
     double floor[2]; /* promised ratios, by batches of 1 and 100 */
-} OPTIMIZERS[] = {{"sgd", 0.005f, {0.7, 0.5}}, {"adagrad", 0.1f, {0.7, 0.5}}, {"ftrl", 0.1f, {0.7, 0.5}}};
+} OPTIMIZERS[] = {
+    {"sgd", 0.005f, {0.7, 0.5}}, {"adagrad", 0.1f, {0.7, 0.5}}, {"ftrl", 0.1f, {0.7, 0.5}}};
 enum { N_OPTIMIZERS = sizeof OPTIMIZERS / sizeof OPTIMIZERS[0] };
 
 struct bench {
@@ -199,8 +200,8 @@ static double distance(const float *a, const float *b, size_t n)
 }
 
 enum { BARE, ONE, HUNDRED, ONE_ALL, HUNDRED_ALL, CONTENDERS };
-static const char *const NAMES[] = {"bare loop", "yoke --batch 1", "yoke --batch 100", "yoke --batch 1 --threads",
-                                    "yoke --batch 100 --threads"};
+static const char *const NAMES[] = {"bare loop", "yoke --batch 1", "yoke --batch 100",
+                                    "yoke --batch 1 --threads", "yoke --batch 100 --threads"};
 
 static int compare(struct bench *t, unsigned kind)
 {
@@ -229,8 +230,8 @@ static int compare(struct bench *t, unsigned kind)
         }
     free(bare_w);
     double base = typical(t, rate[BARE]), single[CONTENDERS] = {0};
-    printf("\n%s (weights of batch 1 are %.2g from the bare loop's; best possible loss %.4f)\n", OPTIMIZERS[kind].name, apart,
-           t->best);
+    printf("\n%s (weights of batch 1 are %.2g from the bare loop's; best possible loss %.4f)\n",
+           OPTIMIZERS[kind].name, apart, t->best);
     printf("  %-28s %12s %8s %8s %10s\n", "", "rows/s", "ratio", "promised", "loss");
     for (unsigned c = 0; c < contenders; c++) {
         double m = typical(t, rate[c]);
@@ -263,8 +264,9 @@ static int time_keys(struct bench *t, struct yk_work *work)
         keys += out.n;
     }
     double took = now(t, 1) - start;
-    printf("\nkeys of a batch of 100 rows: %.1f us, %.0f keys of %.0f entries\n", took / (double)n * 1e6,
-           (double)keys / (double)n, (double)t->rows.entries / (double)t->rows.rows * 100);
+    printf("\nkeys of a batch of 100 rows: %.1f us, %.0f keys of %.0f entries\n",
+           took / (double)n * 1e6, (double)keys / (double)n,
+           (double)t->rows.entries / (double)t->rows.rows * 100);
     return 0;
 }
 
@@ -285,7 +287,8 @@ static int make_data(struct bench *t, uint64_t rows, uint64_t features, bool shu
     t->label = calloc(rows, 1);
     t->key = malloc(room * sizeof *t->key);
     t->value = malloc(room * sizeof *t->value);
-    t->rows = (struct yk_rows){.rows = rows, .blocks = blocks, .features = yk_synth_features(synth)};
+    t->rows =
+        (struct yk_rows){.rows = rows, .blocks = blocks, .features = yk_synth_features(synth)};
     t->rows.block = calloc(blocks, sizeof *t->rows.block);
     int bad = !t->start || !t->first || !t->label || !t->key || !t->value || !t->rows.block;
     for (uint64_t b = 0; b < blocks && !bad; b++) {
@@ -302,8 +305,10 @@ static int make_data(struct bench *t, uint64_t rows, uint64_t features, bool shu
             memcpy(t->key + at, c.key, c.entries * sizeof *c.key);
             memcpy(t->value + at, c.value, c.entries * sizeof *c.value);
         }
-        t->rows.block[b] = (struct yk_rows_block){
-            .first = t->first + from + b, .label = t->label + from, .key = t->key + at, .value = t->value + at};
+        t->rows.block[b] = (struct yk_rows_block){.first = t->first + from + b,
+                                                  .label = t->label + from,
+                                                  .key = t->key + at,
+                                                  .value = t->value + at};
         t->rows.entries += c.entries;
         free(c.label), free(c.end), free(c.key), free(c.value);
     }
@@ -328,9 +333,10 @@ static int make_data(struct bench *t, uint64_t rows, uint64_t features, bool shu
 
 int main(int argc, char **argv)
 {
-    static const struct option LONG[] = {{"rounds", 1, NULL, 'r'},  {"rows", 1, NULL, 'n'},      {"features", 1, NULL, 'f'},
-                                         {"threads", 1, NULL, 't'}, {"optimizer", 1, NULL, 'o'}, {"shuffle", 0, NULL, 's'},
-                                         {"keys", 0, NULL, 'k'},    {"cpu", 0, NULL, 'c'},       {0}};
+    static const struct option LONG[] = {
+        {"rounds", 1, NULL, 'r'},  {"rows", 1, NULL, 'n'},      {"features", 1, NULL, 'f'},
+        {"threads", 1, NULL, 't'}, {"optimizer", 1, NULL, 'o'}, {"shuffle", 0, NULL, 's'},
+        {"keys", 0, NULL, 'k'},    {"cpu", 0, NULL, 'c'},       {0}};
     static struct bench t = {.rounds = 5};
     uint64_t rows = 1000000, features = 0;
     bool shuffle = false, only_keys = false;
@@ -364,26 +370,32 @@ int main(int argc, char **argv)
         default:
             return 2;
         }
-    if (t.rounds < 1 || t.rounds > MAX_ROUNDS || rows < 1000 || rows > 100000000 || t.threads < 1 || t.threads > 64) {
-        fprintf(stderr, "logreg: 1 to %d rounds, 1000 to 100000000 rows, 1 to 64 threads\n", MAX_ROUNDS);
+    if (t.rounds < 1 || t.rounds > MAX_ROUNDS || rows < 1000 || rows > 100000000 || t.threads < 1 ||
+        t.threads > 64) {
+        fprintf(stderr, "logreg: 1 to %d rounds, 1000 to 100000000 rows, 1 to 64 threads\n",
+                MAX_ROUNDS);
         return 2;
     }
     if (make_data(&t, rows, features, shuffle) != 0)
         return 1;
-    struct yk_dataset shape = {
-        .name = "synth-criteo", .rows = (uint32_t)rows, .features = (uint32_t)t.rows.features, .classes = 2, .sparse = &t.rows};
+    struct yk_dataset shape = {.name = "synth-criteo",
+                               .rows = (uint32_t)rows,
+                               .features = (uint32_t)t.rows.features,
+                               .classes = 2,
+                               .sparse = &t.rows};
     struct yk_params params;
     struct yk_work *work;
     struct yk_error e;
     t.ops = yk_model_find("logreg");
-    if (t.ops->open(&t.model, &shape, &e) != YK_OK || t.ops->layout(t.model, &params, 1, &e) != YK_OK ||
+    if (t.ops->open(&t.model, &shape, &e) != YK_OK ||
+        t.ops->layout(t.model, &params, 1, &e) != YK_OK ||
         t.ops->work_open(&work, t.model, 1, "auto", &e) != YK_OK) {
         fprintf(stderr, "logreg: %s\n", e.text);
         return 1;
     }
-    printf("%llu rows, %llu features, %.1f entries a row, %u threads, %u rounds%s\n", (unsigned long long)rows,
-           (unsigned long long)t.rows.features, (double)t.rows.entries / (double)rows, t.threads, t.rounds,
-           shuffle ? ", shuffled" : "");
+    printf("%llu rows, %llu features, %.1f entries a row, %u threads, %u rounds%s\n",
+           (unsigned long long)rows, (unsigned long long)t.rows.features,
+           (double)t.rows.entries / (double)rows, t.threads, t.rounds, shuffle ? ", shuffled" : "");
     int bad = only_keys ? time_keys(&t, work) : 0;
     for (unsigned k = 0; k < N_OPTIMIZERS && !only_keys; k++)
         if (t.only == NULL || strcmp(t.only, OPTIMIZERS[k].name) == 0)

@@ -38,7 +38,8 @@ static const struct row {
     unsigned threads;
     bool sets;    /* also on the instruction sets that are not the best */
     double floor; /* the ratio that is promised; 0: none is */
-} ROWS[] = {{1, 1, false, 1}, {10, 1, false, 1}, {60, 1, true, 2}, {100, 1, true, 2}, {600, 1, false, 0}, {600, 2, false, 0}};
+} ROWS[] = {{1, 1, false, 1},  {10, 1, false, 1},  {60, 1, true, 2},
+            {100, 1, true, 2}, {600, 1, false, 0}, {600, 2, false, 0}};
 enum { N_ROWS = sizeof ROWS / sizeof ROWS[0] };
 
 struct weights { /* what a contender has learned */
@@ -105,8 +106,8 @@ static yk_code crew_open(struct contender *c, struct yk_error *e)
     if (rc == YK_OK)
         rc = yk_clock_init(&c->clock, &c->rule, 0, 0, e);
     if (rc == YK_OK)
-        rc = yk_server_init(&c->server, c->comm, &c->rule, 0, &c->recipe, c->params.flat, NULL, c->params.count, &c->clock,
-                            &watcher, e);
+        rc = yk_server_init(&c->server, c->comm, &c->rule, 0, &c->recipe, c->params.flat, NULL,
+                            c->params.count, &c->clock, &watcher, e);
     if (rc == YK_OK)
         rc = yk_worker_init(&c->worker, c->comm, &c->rule, 0, &c->params, false, e);
     if (rc != YK_OK)
@@ -122,7 +123,8 @@ static void yoke_reset(struct contender *c)
     memset(c->params.flat, 0, c->params.count * sizeof *c->params.flat);
     c->clock.position = 0;
     c->server.owner.step = 0;
-    c->worker.replies = 0; /* the task that lies ready is of another training: ask for the first one */
+    c->worker.replies =
+        0; /* the task that lies ready is of another training: ask for the first one */
     yk_worker_start(&c->worker);
 }
 
@@ -140,14 +142,17 @@ static double yoke_step(struct contender *c)
 
 static void yoke_look(const struct contender *c, struct weights *out)
 {
-    memcpy(out->w, c->params.flat + yk_params_find(&c->params, "softmax.weight")->at, sizeof out->w);
+    memcpy(out->w, c->params.flat + yk_params_find(&c->params, "softmax.weight")->at,
+           sizeof out->w);
     memcpy(out->b, c->params.flat + yk_params_find(&c->params, "softmax.bias")->at, sizeof out->b);
 }
 
-static yk_code add_yoke(struct bench *b, uint32_t batch, unsigned threads, const char *isa, struct yk_error *e)
+static yk_code add_yoke(struct bench *b, uint32_t batch, unsigned threads, const char *isa,
+                        struct yk_error *e)
 {
     struct contender *c = &b->c[b->n++];
-    *c = (struct contender){.name = isa, .is_yoke = true, .reset = yoke_reset, .step = yoke_step, .look = yoke_look};
+    *c = (struct contender){
+        .name = isa, .is_yoke = true, .reset = yoke_reset, .step = yoke_step, .look = yoke_look};
     c->ops = yk_model_find("softmax");
     c->recipe = (struct yk_recipe){.optimizer = yk_optimizer_find("sgd"), .lr = RATE};
     c->rule = (struct yk_rule){.mode = YK_MODE_local, /* as train/plan.c makes it */
@@ -194,11 +199,14 @@ static void gemm_look(const struct contender *c, struct weights *out)
     memcpy(out->b, c->gemm.bias, sizeof out->b);
 }
 
-static yk_code add_gemm(struct bench *b, uint32_t batch, unsigned threads, unsigned layout, struct yk_error *e)
+static yk_code add_gemm(struct bench *b, uint32_t batch, unsigned threads, unsigned layout,
+                        struct yk_error *e)
 {
     struct contender *c = &b->c[b->n++];
-    *c = (struct contender){.name = yk_gemm_layout[layout], .reset = gemm_reset, .step = gemm_step, .look = gemm_look};
-    return yk_gemm_init(&c->gemm, b->pixels, b->train.labels, b->train.rows, batch, (float)RATE, layout, threads, e);
+    *c = (struct contender){
+        .name = yk_gemm_layout[layout], .reset = gemm_reset, .step = gemm_step, .look = gemm_look};
+    return yk_gemm_init(&c->gemm, b->pixels, b->train.labels, b->train.rows, batch, (float)RATE,
+                        layout, threads, e);
 }
 
 static void drop_contenders(struct bench *b)
@@ -267,7 +275,8 @@ static uint64_t steps_a_round(const struct bench *b)
         }
         fastest = fmax(fastest, (double)steps / took);
     }
-    return (uint64_t)(fastest * MIN_SECONDS * 1.25) + 1; /* a quarter more, since a busy machine makes a slow guess */
+    return (uint64_t)(fastest * MIN_SECONDS * 1.25) +
+           1; /* a quarter more, since a busy machine makes a slow guess */
 }
 
 /* One round that is not timed: do they all learn the same? Small batches in another order end at another point of a wider
@@ -278,14 +287,16 @@ static yk_code compare(const struct bench *b, uint64_t steps, uint32_t batch, st
     for (unsigned i = 0; i < b->n; i++) {
         const struct contender *c = &b->c[i];
         if (train(&b->c[i], steps) < 0)
-            return yk_fail(e, YK_FAILED, "'%s' diverged within %llu steps", c->name, (unsigned long long)steps);
+            return yk_fail(e, YK_FAILED, "'%s' diverged within %llu steps", c->name,
+                           (unsigned long long)steps);
         double loss = test_loss(b, c);
         if (i == 0)
             first = loss;
         if (loss > 0.8 * log(C) || fabs(loss - first) > tolerance * first)
             return yk_fail(e, YK_FAILED,
-                           "'%s' has a test loss of %.4f after %llu steps, '%s' has %.4f: they do not train the same", c->name,
-                           loss, (unsigned long long)steps, b->c[0].name, first);
+                           "'%s' has a test loss of %.4f after %llu steps, '%s' has %.4f: they do "
+                           "not train the same",
+                           c->name, loss, (unsigned long long)steps, b->c[0].name, first);
     }
     return YK_OK;
 }
@@ -331,7 +342,8 @@ static unsigned count_sets(void)
 }
 
 /* Measure one row and print it; medians by instruction set go to `by_set` (best last; NAN if not asked for). */
-static yk_code run_row(struct bench *b, const struct row *row, double by_set[MAX_SETS], struct yk_error *e)
+static yk_code run_row(struct bench *b, const struct row *row, double by_set[MAX_SETS],
+                       struct yk_error *e)
 {
     unsigned sets = count_sets();
     yk_code rc = YK_OK;
@@ -358,8 +370,8 @@ static yk_code run_row(struct bench *b, const struct row *row, double by_set[MAX
         }
     }
     double ratio = ours.median / base.median;
-    printf("%5u %8u %13.0f %3.0f %% %13.0f %3.0f %% %8.2f ", row->batch, row->threads, ours.median, ours.spread * 100,
-           base.median, base.spread * 100, ratio);
+    printf("%5u %8u %13.0f %3.0f %% %13.0f %3.0f %% %8.2f ", row->batch, row->threads, ours.median,
+           ours.spread * 100, base.median, base.spread * 100, ratio);
     if (row->floor > 0)
         printf("%6.1f  %-6s", row->floor, ratio >= row->floor ? "ok" : "MISSED");
     else
@@ -399,10 +411,11 @@ static yk_code run_tables(struct bench *b, struct yk_error *e)
     yk_code rc = yk_dataset_pack(&b->train, e); /* as a session does when it opens */
 
     printf("softmax step on %s: steps/s, median of %u rounds and the spread of their middle half\n"
-           "yoke: %s kernels, 8-bit pixels, shuffled.  GEMM: a C loop over dnnl_sgemm, float pixels in order, best layout\n\n"
+           "yoke: %s kernels, 8-bit pixels, shuffled.  GEMM: a C loop over dnnl_sgemm, float "
+           "pixels in order, best layout\n\n"
            "%5s %8s %19s %19s %8s %6s\n",
-           b->train.name, b->rounds, yk_kernels_at(count_sets() - 1)->name, "batch", "threads", "yoke steps/s", "GEMM steps/s",
-           "ratio", "floor");
+           b->train.name, b->rounds, yk_kernels_at(count_sets() - 1)->name, "batch", "threads",
+           "yoke steps/s", "GEMM steps/s", "ratio", "floor");
     for (unsigned r = 0; rc == YK_OK && r < N_ROWS; r++)
         rc = run_row(b, &ROWS[r], by_set[r], e);
     if (rc == YK_OK)
@@ -453,7 +466,8 @@ int main(int argc, char **argv)
             usage = true;
     }
     if (usage || optind < argc) {
-        fprintf(stderr, "usage: softmax [--rounds 1..%d] [--yoke BATCH [--threads T]]\n", MAX_ROUNDS);
+        fprintf(stderr, "usage: softmax [--rounds 1..%d] [--yoke BATCH [--threads T]]\n",
+                MAX_ROUNDS);
         return YK_USAGE;
     }
 

@@ -31,17 +31,21 @@ struct verb {
     const char *summary; /* one line */
     const char *details; /* a paragraph or more; lines of at most 78 characters */
     const char *examples;
-    void (*list)(FILE *out); /* a list that belongs to the details (models, formats), "  name  what it is" a line; NULL if none */
-    const char *choices;     /* for completion: what the first word may be, separated by spaces; NULL if it is a path */
-    bool takes_net;          /* ... or the name of a net that comes with yoke, or a .net file */
-    size_t most;             /* words it takes */
-    bool takes_command;      /* ... and, after "--", the command that it runs */
+    void (*list)(
+        FILE *
+            out); /* a list that belongs to the details (models, formats), "  name  what it is" a line; NULL if none */
+    const char *
+        choices; /* for completion: what the first word may be, separated by spaces; NULL if it is a path */
+    bool takes_net;     /* ... or the name of a net that comes with yoke, or a .net file */
+    size_t most;        /* words it takes */
+    bool takes_command; /* ... and, after "--", the command that it runs */
     yk_code (*run)(struct call *call, struct yk_error *e);
 };
 
 const struct verb *verb_at(unsigned i); /* NULL past the end */
 const struct verb *verb_find(const char *name);
-yk_code unknown_verb(const char *name, struct yk_error *e); /* fills `e`, with a suggestion if a verb is near */
+yk_code unknown_verb(const char *name,
+                     struct yk_error *e); /* fills `e`, with a suggestion if a verb is near */
 
 /* help.c, man.c, completion.c: all made from the verbs and the option table. */
 void help_overview(FILE *out);

@@ -30,7 +30,8 @@ static void first_of(FILE *out, const struct verb *v)
 
 static void bash(FILE *out)
 {
-    fputs("# bash completion for yoke\n_yoke()\n{\n    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} "
+    fputs("# bash completion for yoke\n_yoke()\n{\n    local cur=${COMP_WORDS[COMP_CWORD]} "
+          "prev=${COMP_WORDS[COMP_CWORD-1]} "
           "verb=${COMP_WORDS[1]}\n"
           "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        mapfile -t COMPREPLY < <(compgen -W \"",
           out);
@@ -39,7 +40,8 @@ static void bash(FILE *out)
     fputs("--help --version\" -- \"$cur\")\n        return\n    fi\n    case $prev in\n", out);
     for (size_t i = 0; i < yk_option_count; i++)
         if (yk_option_table[i].type == YK_OPT_CHOICE) {
-            fprintf(out, "    --%s) mapfile -t COMPREPLY < <(compgen -W \"", yk_option_table[i].name);
+            fprintf(out, "    --%s) mapfile -t COMPREPLY < <(compgen -W \"",
+                    yk_option_table[i].name);
             choices_of(out, yk_option_table[i].choices);
             fputs("\" -- \"$cur\"); return ;;\n", out);
         }
@@ -49,7 +51,9 @@ static void bash(FILE *out)
         words_of(out, yk_verb_bit(verb_at(i)->name));
         fputs("\" -- \"$cur\") ;;\n", out);
     }
-    fputs("        esac\n        return ;;\n    esac\n    if [ \"$COMP_CWORD\" -eq 2 ]; then\n        case $verb in\n", out);
+    fputs("        esac\n        return ;;\n    esac\n    if [ \"$COMP_CWORD\" -eq 2 ]; then\n     "
+          "   case $verb in\n",
+          out);
     for (unsigned i = 0; verb_at(i) != NULL; i++)
         if (verb_at(i)->choices != NULL) {
             fprintf(out, "        %s) mapfile -t COMPREPLY < <(compgen -W \"", verb_at(i)->name);
@@ -59,7 +63,8 @@ static void bash(FILE *out)
                 fputs("; compgen -f -X '!*.net' -- \"$cur\"; compgen -d -- \"$cur\"", out);
             fputs("); return ;;\n", out);
         }
-    fputs("        esac\n    fi\n    mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n}\ncomplete -o filenames -F _yoke yoke\n",
+    fputs("        esac\n    fi\n    mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n}\ncomplete "
+          "-o filenames -F _yoke yoke\n",
           out);
 }
 
@@ -84,7 +89,9 @@ static void zsh(FILE *out)
         quoted(out, verb_at(i)->summary, ":");
         fputs("'\n", out);
     }
-    fputs("  )\n  if (( CURRENT == 2 )); then\n    _describe verb verbs\n    return\n  fi\n  case $words[2] in\n", out);
+    fputs("  )\n  if (( CURRENT == 2 )); then\n    _describe verb verbs\n    return\n  fi\n  case "
+          "$words[2] in\n",
+          out);
     for (unsigned v = 0; verb_at(v) != NULL; v++) {
         const struct verb *verb = verb_at(v);
         fprintf(out, "  %s)\n    shift words; (( CURRENT-- ))\n    _arguments \\\n", verb->name);
@@ -135,7 +142,8 @@ static void fish(FILE *out)
             const struct yk_opt *t = &yk_option_table[i];
             if (!(t->verbs & yk_verb_bit(verb->name)))
                 continue;
-            fprintf(out, "complete -c yoke -n '__fish_seen_subcommand_from %s' -l %s", verb->name, t->name);
+            fprintf(out, "complete -c yoke -n '__fish_seen_subcommand_from %s' -l %s", verb->name,
+                    t->name);
             if (t->letter != 0)
                 fprintf(out, " -s %c", t->letter);
             if (t->type == YK_OPT_CHOICE) {

@@ -33,7 +33,9 @@ static yk_code fetch(struct call *call, struct yk_error *e)
     const char *name = call->words > 1 ? call->word[1] : NULL;
     char folder[YK_PATH_MAX];
     if (name == NULL || !yk_fetch_knows(name)) {
-        yk_fail(e, YK_USAGE, name == NULL ? "which data set?" : "'%.60s' is not a data set that can be fetched", name);
+        yk_fail(e, YK_USAGE,
+                name == NULL ? "which data set?" : "'%.60s' is not a data set that can be fetched",
+                name);
         yk_hint(e, "for example: yoke data fetch mnist");
         return YK_USAGE;
     }
@@ -59,16 +61,20 @@ static struct yk_reading reading_of(const struct yk_options *o)
                                .say = o->quiet ? NULL : say};
 }
 
-static yk_code open_rows(const struct yk_options *o, const char *what, struct yk_rows **rows, struct yk_error *e)
+static yk_code open_rows(const struct yk_options *o, const char *what, struct yk_rows **rows,
+                         struct yk_error *e)
 {
     struct yk_reading how = reading_of(o);
     const char *format = yk_rows_format_of(what, &how);
-    bool made = format != NULL && (strcmp(format, "cache") == 0 || strcmp(format, "synthetic") == 0);
+    bool made =
+        format != NULL && (strcmp(format, "cache") == 0 || strcmp(format, "synthetic") == 0);
     if (made && how.hash_bits > 0)
-        return yk_fail(e, YK_USAGE, "--hash-bits means nothing to '%s': its keys are made already", what);
+        return yk_fail(e, YK_USAGE, "--hash-bits means nothing to '%s': its keys are made already",
+                       what);
     yk_code rc = yk_rows_open(rows, what, &how, e);
     if (rc == YK_OK && (*rows)->bad > 0 && !o->quiet)
-        fprintf(stderr, "yoke: left out %llu malformed rows of '%s'\n", (unsigned long long)(*rows)->bad, what);
+        fprintf(stderr, "yoke: left out %llu malformed rows of '%s'\n",
+                (unsigned long long)(*rows)->bad, what);
     return rc;
 }
 
@@ -103,16 +109,19 @@ static yk_code info(struct call *call, struct yk_error *e)
     struct yk_reading how = reading_of(o);
     struct yk_buf text = {0};
     if (path == NULL)
-        return yk_fail(e, YK_USAGE, "which file? for example: yoke data info train-images-idx3-ubyte");
+        return yk_fail(e, YK_USAGE,
+                       "which file? for example: yoke data info train-images-idx3-ubyte");
     if (!yk_fetch_knows(path) && yk_rows_sniff(path, &how))
         return info_rows(o, path, e);
     if (o->json)
-        return yk_fail(e, YK_USAGE, "'yoke data info' has --json for sparse rows only, and '%s' is none", path);
+        return yk_fail(e, YK_USAGE,
+                       "'yoke data info' has --json for sparse rows only, and '%s' is none", path);
     yk_code rc = yk_data_info(path, &text, e);
     if (rc == YK_OK)
         fputs(text.data, stdout);
     else if (e->hint[0] == '\0' && yk_exists(path) && !yk_is_dir(path))
-        yk_hint(e, "sparse rows are libsvm, tfrecord, criteo or vw: --format says which, if it is one of them");
+        yk_hint(e, "sparse rows are libsvm, tfrecord, criteo or vw: --format says which, if it is "
+                   "one of them");
     yk_buf_release(&text);
     return rc;
 }
@@ -128,9 +137,10 @@ static bool ends_in(const char *text, size_t n, const char *end)
 /* What --to says, else what the file's name does. */
 static const char *format_to_write(const struct call *call, const char *path, struct yk_error *e)
 {
-    static const char *const SUFFIX[][2] = {{".libsvm", "libsvm"},     {".svm", "libsvm"},    {".svmlight", "libsvm"},
-                                            {".tfrecord", "tfrecord"}, {".vw", "vw"},         {".tfrecords", "tfrecord"},
-                                            {".tsv", "criteo"},        {".criteo", "criteo"}, {".rows", "cache"}};
+    static const char *const SUFFIX[][2] = {
+        {".libsvm", "libsvm"},     {".svm", "libsvm"},    {".svmlight", "libsvm"},
+        {".tfrecord", "tfrecord"}, {".vw", "vw"},         {".tfrecords", "tfrecord"},
+        {".tsv", "criteo"},        {".criteo", "criteo"}, {".rows", "cache"}};
     size_t n = strlen(path);
     if (yk_opts_typed(&call->config->opts, "to"))
         return call->config->o.to;
@@ -139,7 +149,8 @@ static const char *format_to_write(const struct call *call, const char *path, st
         if (ends_in(path, n, SUFFIX[i][0]))
             return SUFFIX[i][1];
     yk_fail(e, YK_USAGE, "the name '%s' does not say which format to write", path);
-    yk_hint(e, "add --to libsvm, tfrecord, vw, criteo or cache, or a suffix: .libsvm, .tfrecord, .vw, .tsv, .rows");
+    yk_hint(e, "add --to libsvm, tfrecord, vw, criteo or cache, or a suffix: .libsvm, .tfrecord, "
+               ".vw, .tsv, .rows");
     return NULL;
 }
 
@@ -149,9 +160,12 @@ static yk_code check_criteo(const struct yk_rows *rows, const char *what, struct
     for (uint64_t i = 0; i < rows->rows; i++) {
         struct yk_row row = yk_row_at(rows, i);
         if (!yk_criteo_fits(&row)) {
-            yk_fail(e, YK_USAGE, "row %llu of '%s' does not fit Criteo's text: 13 logarithms of integers and 26 ones a row",
+            yk_fail(e, YK_USAGE,
+                    "row %llu of '%s' does not fit Criteo's text: 13 logarithms of integers and 26 "
+                    "ones a row",
                     (unsigned long long)i + 1, what);
-            yk_hint(e, "rows that 'yoke data synth criteo' made do; libsvm, tfrecord and vw take any");
+            yk_hint(e,
+                    "rows that 'yoke data synth criteo' made do; libsvm, tfrecord and vw take any");
             return YK_USAGE;
         }
     }
@@ -162,13 +176,15 @@ static json_t *summary_of(const struct yk_rows *r, const char *path, const char 
 {
     char hash[17];
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)r->xxh3);
-    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:s}", "output", path, "format", format, "rows", (json_int_t)r->rows,
-                     "bad", (json_int_t)r->bad, "positives", (json_int_t)r->positives, "non_zeros", (json_int_t)r->entries,
-                     "features", (json_int_t)r->features, "xxh3", hash);
+    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:s}", "output", path, "format", format,
+                     "rows", (json_int_t)r->rows, "bad", (json_int_t)r->bad, "positives",
+                     (json_int_t)r->positives, "non_zeros", (json_int_t)r->entries, "features",
+                     (json_int_t)r->features, "xxh3", hash);
 }
 
 /* What was written, on standard output unless that is where the rows went. `best` < 0: unknown. */
-static void tell(const struct yk_options *o, const struct yk_rows *r, const char *path, const char *format, double best)
+static void tell(const struct yk_options *o, const struct yk_rows *r, const char *path,
+                 const char *format, double best)
 {
     if (o->json) {
         json_t *j = summary_of(r, path, format);
@@ -180,15 +196,16 @@ static void tell(const struct yk_options *o, const struct yk_rows *r, const char
     FILE *out = strcmp(path, "-") == 0 ? stderr : stdout;
     if (o->quiet)
         return;
-    fprintf(out, "%s: %llu rows, %llu non-zeros, %llu features, written as %s\n", path, (unsigned long long)r->rows,
-            (unsigned long long)r->entries, (unsigned long long)r->features, format);
+    fprintf(out, "%s: %llu rows, %llu non-zeros, %llu features, written as %s\n", path,
+            (unsigned long long)r->rows, (unsigned long long)r->entries,
+            (unsigned long long)r->features, format);
     if (best >= 0)
         fprintf(out, "best log loss %.4f: that of the true model%s\n", best,
                 r->rows > MOST_FOR_BEST ? " on the first million rows" : "");
 }
 
-static yk_code write_rows(const struct yk_options *o, const struct yk_rows *r, const char *what, const char *path,
-                          const char *format, struct yk_error *e)
+static yk_code write_rows(const struct yk_options *o, const struct yk_rows *r, const char *what,
+                          const char *path, const char *format, struct yk_error *e)
 {
     struct yk_reading how = reading_of(o);
     yk_code rc = strcmp(format, "criteo") == 0 ? check_criteo(r, what, e) : YK_OK;
@@ -207,7 +224,9 @@ static yk_code convert(struct call *call, struct yk_error *e)
     const struct yk_options *o = &call->config->o;
     struct yk_rows *rows = NULL;
     if (call->words < 3)
-        return yk_fail(e, YK_USAGE, "'yoke data convert' needs two names: yoke data convert train.libsvm train.tfrecord");
+        return yk_fail(
+            e, YK_USAGE,
+            "'yoke data convert' needs two names: yoke data convert train.libsvm train.tfrecord");
     const char *from = call->word[1], *to = call->word[2], *format = format_to_write(call, to, e);
     yk_code rc = format == NULL ? YK_USAGE : check_output(o, to, e);
     if (rc != YK_OK)
@@ -228,13 +247,16 @@ static yk_code synth(struct call *call, struct yk_error *e)
     struct yk_synth *s;
     struct yk_rows *rows = NULL;
     if (call->words < 2 || strcmp(call->word[1], "criteo") != 0) {
-        yk_fail(e, YK_USAGE, call->words < 2 ? "which kind of rows?" : "'%.40s' rows are none that yoke can make up",
+        yk_fail(e, YK_USAGE,
+                call->words < 2 ? "which kind of rows?"
+                                : "'%.40s' rows are none that yoke can make up",
                 call->words < 2 ? "" : call->word[1]);
         yk_hint(e, "for example: yoke data synth criteo --rows 100000 -o train.libsvm");
         return YK_USAGE;
     }
     if (o->rows == 0 || o->output == NULL)
-        return yk_fail(e, YK_USAGE, "'yoke data synth' needs %s", o->rows == 0 ? "--rows N" : "-o FILE");
+        return yk_fail(e, YK_USAGE, "'yoke data synth' needs %s",
+                       o->rows == 0 ? "--rows N" : "-o FILE");
     const char *format = format_to_write(call, o->output, e);
     yk_code rc = format == NULL ? YK_USAGE : check_output(o, o->output, e);
     if (rc != YK_OK)
@@ -248,7 +270,8 @@ static yk_code synth(struct call *call, struct yk_error *e)
         rc = write_rows(o, rows, "synth", o->output, format, e);
         if (rc == YK_OK)
             tell(o, rows, o->output, format,
-                 yk_synth_best(s, 0, (uint64_t)o->rows < MOST_FOR_BEST ? (uint64_t)o->rows : MOST_FOR_BEST));
+                 yk_synth_best(
+                     s, 0, (uint64_t)o->rows < MOST_FOR_BEST ? (uint64_t)o->rows : MOST_FOR_BEST));
         yk_rows_close(rows);
     }
     yk_synth_close(s);
@@ -264,7 +287,8 @@ static const struct action {
 } ACTIONS[] = {
     {"fetch", 2, "mirror", fetch},
     {"info", 2, "mirror|format|hash-bits|skip-bad|label-name|index-name|value-name|threads", info},
-    {"convert", 3, "to|format|hash-bits|skip-bad|label-name|index-name|value-name|threads", convert},
+    {"convert", 3, "to|format|hash-bits|skip-bad|label-name|index-name|value-name|threads",
+     convert},
     {"synth", 2, "rows|features|seed|output|to|label-name|index-name|value-name|threads", synth},
 };
 enum { N_ACTIONS = sizeof ACTIONS / sizeof *ACTIONS };
@@ -286,8 +310,8 @@ static yk_code check_options(const struct yk_opts *o, const struct action *a, st
 {
     for (size_t i = 0; i < yk_option_count; i++) {
         const struct yk_opt *t = &yk_option_table[i];
-        if ((t->verbs & YK_VERB(data)) && !(t->flags & YK_OPT_SHARED) && yk_opts_typed(o, t->name) &&
-            !yk_choice_has(a->options, t->name))
+        if ((t->verbs & YK_VERB(data)) && !(t->flags & YK_OPT_SHARED) &&
+            yk_opts_typed(o, t->name) && !yk_choice_has(a->options, t->name))
             return yk_fail(e, YK_USAGE, "--%s means nothing to 'yoke data %s'", t->name, a->name);
     }
     return YK_OK;
@@ -301,7 +325,8 @@ static yk_code run(struct call *call, struct yk_error *e)
         if (strcmp(what, a->name) != 0)
             continue;
         if (call->words > a->words)
-            return yk_fail(e, YK_USAGE, "'yoke data %s' does not know what to do with '%.60s'", a->name, call->word[a->words]);
+            return yk_fail(e, YK_USAGE, "'yoke data %s' does not know what to do with '%.60s'",
+                           a->name, call->word[a->words]);
         yk_code rc = check_options(&call->config->opts, a, e);
         if (rc == YK_OK)
             rc = check_words(call, e);

@@ -20,31 +20,35 @@ static void print_two_classes(const struct yk_score *s)
     const char *between = "";
     for (unsigned i = 0; i < 3; i++)
         if (!isnan(part[i].value)) {
-            printf("%s%s %.*f%s", between, part[i].name, part[i].digits, part[i].value, part[i].unit);
+            printf("%s%s %.*f%s", between, part[i].name, part[i].digits, part[i].value,
+                   part[i].unit);
             between = ", ";
         }
     if (*between != '\0')
         printf("\n");
 }
 
-static void show(const struct yk_options *o, const struct yk_trained *t, const char *data, const struct yk_score *score,
-                 double seconds)
+static void show(const struct yk_options *o, const struct yk_trained *t, const char *data,
+                 const struct yk_score *score, double seconds)
 {
-    double loss = score->loss / (double)score->examples, accuracy = (double)score->correct / (double)score->examples;
+    double loss = score->loss / (double)score->examples,
+           accuracy = (double)score->correct / (double)score->examples;
     char hash[17];
     yk_params_hash(&t->params, hash);
     if (!o->json) {
-        printf("%s at step %llu on %s: loss %.4f, accuracy %.2f %% (%llu of %llu), %.1f ms\n", t->name,
-               (unsigned long long)t->step, data, loss, accuracy * 100, (unsigned long long)score->correct,
-               (unsigned long long)score->examples, seconds * 1e3);
+        printf("%s at step %llu on %s: loss %.4f, accuracy %.2f %% (%llu of %llu), %.1f ms\n",
+               t->name, (unsigned long long)t->step, data, loss, accuracy * 100,
+               (unsigned long long)score->correct, (unsigned long long)score->examples,
+               seconds * 1e3);
         if (score->bins != NULL)
             print_two_classes(score);
         return;
     }
     json_t *j =
-        json_pack("{s:s, s:s, s:s, s:I, s:I, s:o, s:o, s:o, s:s}", "model", t->name, "data", data, "checkpoint", t->path,
-                  "global_steps", (json_int_t)t->step, "examples", (json_int_t)score->examples, "test_loss", yk_json_real(loss),
-                  "test_accuracy", yk_json_real(accuracy), "seconds", yk_json_real(seconds), "params_xxh3", hash);
+        json_pack("{s:s, s:s, s:s, s:I, s:I, s:o, s:o, s:o, s:s}", "model", t->name, "data", data,
+                  "checkpoint", t->path, "global_steps", (json_int_t)t->step, "examples",
+                  (json_int_t)score->examples, "test_loss", yk_json_real(loss), "test_accuracy",
+                  yk_json_real(accuracy), "seconds", yk_json_real(seconds), "params_xxh3", hash);
     if (score->bins != NULL) {
         json_object_set_new(j, "test_auc", yk_json_real(yk_score_auc(score, NULL)));
         json_object_set_new(j, "test_precision", yk_json_real(yk_score_precision(score)));

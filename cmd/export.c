@@ -29,7 +29,8 @@ static const struct {
     yk_code (*write)(const char *path, const struct yk_trained *t, struct yk_error *e);
 } FORMATS[] = {{"npz", write_npz}, {"onnx", write_onnx}, {"text", write_text}};
 
-static yk_code write_model(const char *format, const char *path, const struct yk_trained *t, struct yk_error *e)
+static yk_code write_model(const char *format, const char *path, const struct yk_trained *t,
+                           struct yk_error *e)
 {
     for (size_t i = 0; i < sizeof FORMATS / sizeof FORMATS[0]; i++)
         if (strcmp(FORMATS[i].name, format) == 0)

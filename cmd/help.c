@@ -96,11 +96,12 @@ void help_overview(FILE *out)
                  "yoke trains models and tells why it is as fast as it is.\n\nverbs:\n");
     for (unsigned i = 0; verb_at(i) != NULL; i++)
         fprintf(out, "  %-10s %s\n", verb_at(i)->name, verb_at(i)->summary);
-    fprintf(out, "\nexamples:\n"
-                 "  yoke train softmax --data mnist --target-loss 0.35\n"
-                 "  yoke eval runs/latest\n"
-                 "  yoke help train\n\n"
-                 "Options may also stand in ./yoke.ini or ~/.config/yoke/yoke.ini, as 'batch = 60'.\n");
+    fprintf(out,
+            "\nexamples:\n"
+            "  yoke train softmax --data mnist --target-loss 0.35\n"
+            "  yoke eval runs/latest\n"
+            "  yoke help train\n\n"
+            "Options may also stand in ./yoke.ini or ~/.config/yoke/yoke.ini, as 'batch = 60'.\n");
 }
 
 static yk_code run(struct call *call, struct yk_error *e)

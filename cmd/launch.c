@@ -21,7 +21,8 @@ static void recall(struct yk_opts *opts, const struct yk_options *o)
     if (o->resume == NULL || yk_run_open(&run, o->resume, false, NULL) != YK_OK ||
         yk_run_load(&run, "config.json", &config, NULL) != YK_OK)
         return;
-    bool moved = yk_opts_typed(opts, "workers") && !yk_opts_typed(opts, "hosts") && !yk_opts_typed(opts, "hostfile");
+    bool moved = yk_opts_typed(opts, "workers") && !yk_opts_typed(opts, "hosts") &&
+                 !yk_opts_typed(opts, "hostfile");
     if (moved) { /* other workers, and no word on where: threads of this process */
         json_object_del(config, "hosts");
         json_object_del(config, "hostfile");
@@ -31,42 +32,47 @@ static void recall(struct yk_opts *opts, const struct yk_options *o)
     json_decref(config);
 }
 
-static yk_code read_hosts(const struct yk_opts *opts, const struct yk_options *o, struct yk_hosts *hosts, struct yk_error *e)
+static yk_code read_hosts(const struct yk_opts *opts, const struct yk_options *o,
+                          struct yk_hosts *hosts, struct yk_error *e)
 {
     const struct yk_hosts_ask ask = {.hosts = o->hosts,
                                      .hostfile = o->hostfile,
                                      .ps_hosts = o->ps_hosts,
                                      .tf_config = getenv("TF_CONFIG"),
                                      .workers = yk_opts_typed(opts, "workers") ? o->workers : 0,
-                                     .both_typed = yk_opts_typed(opts, "hosts") && yk_opts_typed(opts, "hostfile")};
+                                     .both_typed = yk_opts_typed(opts, "hosts") &&
+                                                   yk_opts_typed(opts, "hostfile")};
     return yk_hosts_read(hosts, &ask, e);
 }
 
-static yk_code run_job(struct call *call, const struct yk_options *o, const struct yk_hosts *hosts, size_t owners, bool train,
-                       struct yk_error *e)
+static yk_code run_job(struct call *call, const struct yk_options *o, const struct yk_hosts *hosts,
+                       size_t owners, bool train, struct yk_error *e)
 {
     char program[YK_PATH_MAX];
     yk_code rc = yk_launch_program(program, e);
     if (rc != YK_OK)
         return rc;
-    char **argv = calloc((size_t)call->argc + 5, sizeof *argv), ps[] = "--ps", count[24], workers[] = "--workers", slots[24];
+    char **argv = calloc((size_t)call->argc + 5, sizeof *argv), ps[] = "--ps", count[24],
+         workers[] = "--workers", slots[24];
     if (argv == NULL)
         return yk_fail_memory(e, ((size_t)call->argc + 5) * sizeof *argv);
     size_t words = (size_t)call->argc;
     memcpy(argv, call->argv, words * sizeof *argv);
     argv[0] = program;
-    if (o->ps == 0 && owners > 1) { /* --ps-hosts or TF_CONFIG name several, and nobody said how many */
+    if (o->ps == 0 &&
+        owners > 1) { /* --ps-hosts or TF_CONFIG name several, and nobody said how many */
         snprintf(count, sizeof count, "%zu", owners);
         argv[words++] = ps;
         argv[words++] = count;
     }
-    if (train && !yk_opts_typed(&call->config->opts, "workers")) { /* the hosts count, whatever a yoke.ini says */
+    if (train && !yk_opts_typed(&call->config->opts,
+                                "workers")) { /* the hosts count, whatever a yoke.ini says */
         snprintf(slots, sizeof slots, "%zu", hosts->workers.n);
         argv[words++] = workers;
         argv[words] = slots;
     }
-    char again_word[] = "train", resume[] = "--resume", folder[] = YK_LAUNCH_FOLDER, json[] = "--json", quiet[] = "--quiet",
-         verbose[] = "--verbose";
+    char again_word[] = "train", resume[] = "--resume", folder[] = YK_LAUNCH_FOLDER,
+         json[] = "--json", quiet[] = "--quiet", verbose[] = "--verbose";
     char *again[8] = {program, again_word, resume, folder};
     size_t n = 4;
     if (o->json)
@@ -117,14 +123,18 @@ yk_code launch_job(struct call *call, bool train, bool *done, struct yk_error *e
     if (rc == YK_OK && hosts.part == YK_HOSTS_STAND_BY) {
         *done = true;
         if (!o.quiet)
-            fprintf(stderr, "yoke: TF_CONFIG says this is %s; the job is started by its chief, or worker 0\n", hosts.task);
+            fprintf(
+                stderr,
+                "yoke: TF_CONFIG says this is %s; the job is started by its chief, or worker 0\n",
+                hosts.task);
     } else if (rc == YK_OK && hosts.part == YK_HOSTS_LAUNCH) {
         enum yk_mode mode = hosts.workers.n > 1 ? YK_MODE_sync : YK_MODE_local;
         if (o.mode != NULL)
             yk_mode_find(o.mode, &mode);
         bool served = train && mode != YK_MODE_local && mode != YK_MODE_allreduce;
         *done = true;
-        size_t named = hosts.owners.n > 0 ? hosts.owners.n : 1, owners = o.ps > 0 ? (size_t)o.ps : named;
+        size_t named = hosts.owners.n > 0 ? hosts.owners.n : 1,
+               owners = o.ps > 0 ? (size_t)o.ps : named;
         rc = run_job(call, &o, &hosts, served ? owners : 0, train, e);
     }
     yk_hosts_release(&hosts);
@@ -152,7 +162,8 @@ yk_code launch_ranks(struct call *call, int64_t here, struct yk_error *e)
     ranks.argv = calloc((size_t)call->argc + 2, sizeof *ranks.argv);
     if (ranks.argv == NULL)
         return yk_fail_memory(e, ((size_t)call->argc + 2) * sizeof *ranks.argv);
-    bool show = isatty(STDERR_FILENO) && !o->quiet && !o->verbose; /* ranks cannot see the terminal */
+    bool show =
+        isatty(STDERR_FILENO) && !o->quiet && !o->verbose; /* ranks cannot see the terminal */
     size_t n = 0;
     for (int i = 0; i < call->argc; i++) {
         ranks.argv[n++] = call->argv[i];

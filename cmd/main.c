@@ -83,7 +83,8 @@ static bool asks_for(const char *word, const char *letter, int argc, char **argv
     return false;
 }
 
-static yk_code run(const struct verb *v, int argc, char **argv, struct call *call, struct yk_error *e)
+static yk_code run(const struct verb *v, int argc, char **argv, struct call *call,
+                   struct yk_error *e)
 {
     uint32_t bit = yk_verb_bit(v->name);
     for (int i = 0; v->takes_command && i < argc; i++)
@@ -91,7 +92,8 @@ static yk_code run(const struct verb *v, int argc, char **argv, struct call *cal
             call->rest = argv + i + 1;
             argc = i;
         }
-    yk_code rc = yk_opts_args(&call->config->opts, bit, v->name, argc, argv, call->word, v->most, &call->words, e);
+    yk_code rc = yk_opts_args(&call->config->opts, bit, v->name, argc, argv, call->word, v->most,
+                              &call->words, e);
     if (rc == YK_OK && bit != YK_VERB(help)) /* help must be there when a file is wrong */
         rc = yk_options_files(&call->config->opts, bit, e);
     if (rc == YK_OK)

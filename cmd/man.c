@@ -80,7 +80,8 @@ static void options_of(FILE *out, uint32_t bit)
 
 void help_man(FILE *out)
 {
-    fputs(".Dd November 15, 2026\n.Dt YOKE 1\n.Os\n.Sh NAME\n.Nm yoke\n.Nd trains models and tells why it is as fast as it is\n"
+    fputs(".Dd November 15, 2026\n.Dt YOKE 1\n.Os\n.Sh NAME\n.Nm yoke\n.Nd trains models and tells "
+          "why it is as fast as it is\n"
           ".Sh SYNOPSIS\n",
           out);
     for (unsigned i = 0; verb_at(i) != NULL; i++) {
@@ -88,10 +89,10 @@ void help_man(FILE *out)
         escaped(out, verb_at(i)->args);
         fputc('\n', out);
     }
-    fputs(
-        ".Sh DESCRIPTION\n.Nm\ntrains models on one machine, reports what it did, and resumes bit by bit what was interrupted.\n"
-        "Results go to standard output, progress and messages to standard error.\n",
-        out);
+    fputs(".Sh DESCRIPTION\n.Nm\ntrains models on one machine, reports what it did, and resumes "
+          "bit by bit what was interrupted.\n"
+          "Results go to standard output, progress and messages to standard error.\n",
+          out);
     for (unsigned i = 0; verb_at(i) != NULL; i++) {
         const struct verb *v = verb_at(i);
         fprintf(out, ".Ss %s \\- %s\n", v->name, v->summary);
@@ -107,14 +108,22 @@ void help_man(FILE *out)
         escaped(out, v->examples);
         fputs("\n.Ed\n", out);
     }
-    fputs(".Sh ENVIRONMENT\n.Bl -tag -width XDG_CONFIG_HOME\n.It Ev XDG_CACHE_HOME\nWhere fetched data is kept, in yoke/.\n"
-          ".It Ev XDG_CONFIG_HOME\nWhere yoke/yoke.ini is looked for.\n.It Ev NO_COLOR\nIf set, nothing is coloured.\n.El\n"
-          ".Sh FILES\n.Bl -tag -width Ds\n.It Pa ./yoke.ini\nOptions for this folder:\n.Ql batch = 60 ,\n"
-          "sections such as\n.Ql [train]\nfor one verb.\nFlags win over it, it wins over the user's.\n"
-          ".It Pa ~/.config/yoke/yoke.ini\nOptions for this user.\n.It Pa runs/\nRun folders; runs/latest is the newest.\n.El\n"
-          ".Sh EXIT STATUS\n.Bl -tag -width Ds -compact\n.It 0\ndone\n.It 1\nfailed: the disk is full, memory is short, training "
+    fputs(".Sh ENVIRONMENT\n.Bl -tag -width XDG_CONFIG_HOME\n.It Ev XDG_CACHE_HOME\nWhere fetched "
+          "data is kept, in yoke/.\n"
+          ".It Ev XDG_CONFIG_HOME\nWhere yoke/yoke.ini is looked for.\n.It Ev NO_COLOR\nIf set, "
+          "nothing is coloured.\n.El\n"
+          ".Sh FILES\n.Bl -tag -width Ds\n.It Pa ./yoke.ini\nOptions for this folder:\n.Ql batch = "
+          "60 ,\n"
+          "sections such as\n.Ql [train]\nfor one verb.\nFlags win over it, it wins over the "
+          "user's.\n"
+          ".It Pa ~/.config/yoke/yoke.ini\nOptions for this user.\n.It Pa runs/\nRun folders; "
+          "runs/latest is the newest.\n.El\n"
+          ".Sh EXIT STATUS\n.Bl -tag -width Ds -compact\n.It 0\ndone\n.It 1\nfailed: the disk is "
+          "full, memory is short, training "
           "diverged\n"
-          ".It 2\nusage or configuration\n.It 3\na data file or checkpoint is missing, unreadable or malformed\n"
-          ".It 4\na process was lost beyond recovery\n.It 130, 143\nended by a signal, after saving\n.El\n",
+          ".It 2\nusage or configuration\n.It 3\na data file or checkpoint is missing, unreadable "
+          "or malformed\n"
+          ".It 4\na process was lost beyond recovery\n.It 130, 143\nended by a signal, after "
+          "saving\n.El\n",
           out);
 }

@@ -46,7 +46,8 @@ static yk_code read_ask(const struct call *call, struct yk_matmul_ask *ask, stru
         return yk_fail(e, YK_USAGE, "--n makes both matrices, and '%s' is one", call->word[0]);
     if (!made && call->words != 2) {
         yk_fail(e, YK_USAGE,
-                call->words == 0 ? "no matrices to multiply" : "one matrix is not enough: a product has two factors");
+                call->words == 0 ? "no matrices to multiply"
+                                 : "one matrix is not enough: a product has two factors");
         yk_hint(e, "'yoke matmul A.npy B.npy' reads them, 'yoke matmul --n 8192' makes them");
         return YK_USAGE;
     }
@@ -152,8 +153,8 @@ static yk_code meet(struct meeting *t, yk_code rc, struct yk_error *e)
             rc = yk_fail(e, (yk_code)c->code, "%s", c->text);
             yk_hint(e, "%s", c->hint);
         } else if (c->binary != t->all[0].binary) {
-            rc = yk_fail(e, YK_USAGE, "rank %d on '%s' has another binary than rank 0 on '%s'", r, c->look.host,
-                         t->all[0].look.host);
+            rc = yk_fail(e, YK_USAGE, "rank %d on '%s' has another binary than rank 0 on '%s'", r,
+                         c->look.host, t->all[0].look.host);
             yk_hint(e, "all ranks need the same yoke");
         }
     }
@@ -192,7 +193,8 @@ static yk_code prepare(struct meeting *t, struct yk_matmul *m, yk_code rc, struc
     return meet(t, YK_OK, e);
 }
 
-static yk_code show(const struct yk_matmul_plan *p, const struct yk_matmul_result *r, bool json, char **out, struct yk_error *e)
+static yk_code show(const struct yk_matmul_plan *p, const struct yk_matmul_result *r, bool json,
+                    char **out, struct yk_error *e)
 {
     struct yk_buf text = {0};
     if (json) {
@@ -214,12 +216,13 @@ static yk_code show(const struct yk_matmul_plan *p, const struct yk_matmul_resul
 }
 
 /* The comm stands: multiply. */
-static yk_code work(const struct call *call, struct yk_matmul *m, struct yk_comm *comm, struct talk *talk, int rank, char **text,
-                    struct yk_error *e)
+static yk_code work(const struct call *call, struct yk_matmul *m, struct yk_comm *comm,
+                    struct talk *talk, int rank, char **text, struct yk_error *e)
 {
     const struct yk_options *o = &call->config->o;
     struct yk_matmul_result result;
-    const struct yk_matmul_hooks hooks = {.planned = planned, .say = say, .stopped = stopped, .arg = talk};
+    const struct yk_matmul_hooks hooks = {
+        .planned = planned, .say = say, .stopped = stopped, .arg = talk};
     if (talk->parent && rank == 0)
         yk_record_started("", comm->workers, 0, 0, false);
     yk_matmul_attach(m, comm, &hooks);
@@ -233,12 +236,14 @@ static yk_code work(const struct call *call, struct yk_matmul *m, struct yk_comm
 }
 
 /* From the first meeting to the result, which only rank 0 has. `*quit`: the engine could not be closed. `mpi` NULL: one process. */
-static yk_code multiply(const struct call *call, const struct yk_mpi *mpi, char **text, bool *quit, struct yk_error *e)
+static yk_code multiply(const struct call *call, const struct yk_mpi *mpi, char **text, bool *quit,
+                        struct yk_error *e)
 {
     const struct yk_options *o = &call->config->o;
     int rank = mpi != NULL ? mpi->rank : 0, ranks = mpi != NULL ? mpi->size : 1;
     struct talk talk = {.parent = yk_record_wanted(), .dry = o->dry_run, .verbose = o->verbose};
-    struct meeting t = {.ranks = ranks, .alone = mpi == NULL, .all = calloc((size_t)ranks, sizeof(struct card))};
+    struct meeting t = {
+        .ranks = ranks, .alone = mpi == NULL, .all = calloc((size_t)ranks, sizeof(struct card))};
     struct yk_matmul_card *cards = calloc((size_t)ranks, sizeof *cards);
     struct yk_matmul *m = NULL;
     struct yk_comm *comm = NULL;
@@ -251,8 +256,10 @@ static yk_code multiply(const struct call *call, const struct yk_mpi *mpi, char 
     }
     yk_progress_init(&talk.progress, talk.log);
     rc = read_ask(call, &ask, e);
-    if (rc == YK_OK && mpi != NULL && yk_opts_typed(&call->config->opts, "workers") && o->workers != ranks)
-        rc = yk_fail(e, YK_USAGE, "--workers is %lld, but %d processes were started", (long long)o->workers, ranks);
+    if (rc == YK_OK && mpi != NULL && yk_opts_typed(&call->config->opts, "workers") &&
+        o->workers != ranks)
+        rc = yk_fail(e, YK_USAGE, "--workers is %lld, but %d processes were started",
+                     (long long)o->workers, ranks);
     if (rc == YK_OK)
         rc = yk_matmul_open(&m, &ask, rank, ranks, e);
     rc = prepare(&t, m, rc, e);

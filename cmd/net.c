@@ -15,7 +15,8 @@
 
 static uint64_t memory_of(const struct yk_layer *l)
 {
-    return l->kind == YK_LAYER_flatten ? 0 : sizeof(float) * (uint64_t)l->out.c * l->out.h * l->out.w;
+    return l->kind == YK_LAYER_flatten ? 0
+                                       : sizeof(float) * (uint64_t)l->out.c * l->out.h * l->out.w;
 }
 
 static uint64_t memory_of_all(const struct yk_net *n)
@@ -59,7 +60,8 @@ static const char *shape_text(struct yk_shape s, char out[40])
 /* A layer as the file would have it, without what it could leave out. */
 static void describe(const struct yk_layer *l, struct yk_buf *out)
 {
-    bool window = l->kind == YK_LAYER_conv || l->kind == YK_LAYER_maxpool || l->kind == YK_LAYER_avgpool;
+    bool window =
+        l->kind == YK_LAYER_conv || l->kind == YK_LAYER_maxpool || l->kind == YK_LAYER_avgpool;
     const uint32_t *s = l->stride, *k = l->kernel, *p = l->pad, usual[2] = {1, 1};
     yk_buf_text(out, yk_layer_name(l->kind));
     if (window)
@@ -83,8 +85,10 @@ static void row(struct yk_buf *out, const struct yk_layer *l)
     struct yk_buf what = {0};
     char shape[40], weights[32], flops[24], memory[24];
     describe(l, &what);
-    yk_buf_format(out, "%-12s %-28s %13s %13s %9s %10s\n", l->name, what.data != NULL ? what.data : "", shape_text(l->out, shape),
-                  l->weights > 0 ? yk_count_text(l->weights, weights) : "-", l->flops > 0 ? rounded(l->flops, flops) : "-",
+    yk_buf_format(out, "%-12s %-28s %13s %13s %9s %10s\n", l->name,
+                  what.data != NULL ? what.data : "", shape_text(l->out, shape),
+                  l->weights > 0 ? yk_count_text(l->weights, weights) : "-",
+                  l->flops > 0 ? rounded(l->flops, flops) : "-",
                   memory_of(l) > 0 ? yk_size_text(memory_of(l), memory) : "-");
     out->failed |= what.failed;
     yk_buf_release(&what);
@@ -94,20 +98,26 @@ static void print_table(const struct yk_net *n, struct yk_buf *out)
 {
     char shape[40], weights[32], flops[24], memory[24];
     uint64_t batch = batch_of(n);
-    yk_buf_format(out, "%s: %u layers, %s in, %u classes out\n\n", n->name, n->layers, shape_text(n->input, shape), n->classes);
-    yk_buf_format(out, "%-12s %-28s %13s %13s %9s %10s\n", "layer", "", "out", "parameters", "FLOPs", "memory");
+    yk_buf_format(out, "%s: %u layers, %s in, %u classes out\n\n", n->name, n->layers,
+                  shape_text(n->input, shape), n->classes);
+    yk_buf_format(out, "%-12s %-28s %13s %13s %9s %10s\n", "layer", "", "out", "parameters",
+                  "FLOPs", "memory");
     for (unsigned i = 0; i < n->layers; i++)
         row(out, &n->layer[i]);
-    yk_buf_format(out, "%-12s %-28s %13s %13s %9s %10s\n\n", "total", "", "", yk_count_text(n->weights, weights),
-                  rounded(n->flops, flops), yk_size_text(memory_of_all(n), memory));
+    yk_buf_format(out, "%-12s %-28s %13s %13s %9s %10s\n\n", "total", "", "",
+                  yk_count_text(n->weights, weights), rounded(n->flops, flops),
+                  yk_size_text(memory_of_all(n), memory));
     yk_buf_format(out, "parameters  %s\n", yk_size_text(sizeof(float) * n->weights, memory));
-    yk_buf_text(out, "FLOPs       forward, one example; learning from it takes about three times as many\n");
+    yk_buf_text(
+        out,
+        "FLOPs       forward, one example; learning from it takes about three times as many\n");
     if (batch > 0 && memory_of_all(n) <= UINT64_MAX / batch)
-        yk_buf_format(out, "memory      of what layers put out for one example; %s for a batch of %llu\n",
-                      yk_size_text(batch * memory_of_all(n), memory), (unsigned long long)batch);
+        yk_buf_format(
+            out, "memory      of what layers put out for one example; %s for a batch of %llu\n",
+            yk_size_text(batch * memory_of_all(n), memory), (unsigned long long)batch);
     for (size_t i = 0; n->setting[i] != NULL; i += 2)
-        yk_buf_format(out, "%s --%s %s%s", i == 0 ? "options    " : "", n->setting[i], n->setting[i + 1],
-                      n->setting[i + 2] == NULL ? "\n" : "");
+        yk_buf_format(out, "%s --%s %s%s", i == 0 ? "options    " : "", n->setting[i],
+                      n->setting[i + 1], n->setting[i + 2] == NULL ? "\n" : "");
 }
 
 static json_t *shape_json(struct yk_shape s)
@@ -120,15 +130,17 @@ static json_t *table_json(const struct yk_net *n)
     json_t *layers = json_array(), *options = json_object();
     for (unsigned i = 0; i < n->layers; i++) {
         const struct yk_layer *l = &n->layer[i];
-        json_array_append_new(layers,
-                              json_pack("{s:s, s:s, s:o, s:o, s:I, s:I, s:I}", "name", l->name, "kind", yk_layer_name(l->kind),
-                                        "in", shape_json(l->in), "out", shape_json(l->out), "parameters", (json_int_t)l->weights,
-                                        "flops", (json_int_t)l->flops, "memory_bytes", (json_int_t)memory_of(l)));
+        json_array_append_new(
+            layers, json_pack("{s:s, s:s, s:o, s:o, s:I, s:I, s:I}", "name", l->name, "kind",
+                              yk_layer_name(l->kind), "in", shape_json(l->in), "out",
+                              shape_json(l->out), "parameters", (json_int_t)l->weights, "flops",
+                              (json_int_t)l->flops, "memory_bytes", (json_int_t)memory_of(l)));
     }
     for (size_t i = 0; n->setting[i] != NULL; i += 2)
         json_object_set_new(options, n->setting[i], json_string(n->setting[i + 1]));
-    return json_pack("{s:s, s:o, s:I, s:I, s:I, s:I, s:o, s:o}", "net", n->name, "input", shape_json(n->input), "classes",
-                     (json_int_t)n->classes, "parameters", (json_int_t)n->weights, "flops", (json_int_t)n->flops, "memory_bytes",
+    return json_pack("{s:s, s:o, s:I, s:I, s:I, s:I, s:o, s:o}", "net", n->name, "input",
+                     shape_json(n->input), "classes", (json_int_t)n->classes, "parameters",
+                     (json_int_t)n->weights, "flops", (json_int_t)n->flops, "memory_bytes",
                      (json_int_t)memory_of_all(n), "layers", layers, "options", options);
 }
 
@@ -158,7 +170,9 @@ static yk_code run(struct call *call, struct yk_error *e)
 {
     struct yk_net n = {0};
     if (call->words == 0 || strcmp(call->word[0], "show") != 0) {
-        yk_fail(e, YK_USAGE, call->words == 0 ? "'yoke net' needs a word: show" : "'yoke net %.40s' is unknown: show",
+        yk_fail(e, YK_USAGE,
+                call->words == 0 ? "'yoke net' needs a word: show"
+                                 : "'yoke net %.40s' is unknown: show",
                 call->words == 0 ? "" : call->word[0]);
         yk_hint(e, "'yoke net show lenet' prints the layers of LeNet");
         return YK_USAGE;
@@ -184,8 +198,8 @@ static void list(FILE *out)
         char weights[32], shape[40];
         if (yk_net_read(f->name, &n, NULL) != YK_OK)
             continue;
-        fprintf(out, "  %-14s %s in, %u classes, %s parameters\n", f->name, shape_text(n.input, shape), n.classes,
-                yk_count_text(n.weights, weights));
+        fprintf(out, "  %-14s %s in, %u classes, %s parameters\n", f->name,
+                shape_text(n.input, shape), n.classes, yk_count_text(n.weights, weights));
         yk_net_release(&n);
     }
 }

@@ -16,8 +16,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-enum { HERE = 3 };      /* processes, if nobody says how many */
-#define ALIVE 40.0      /* seconds within which rank 0 speaks to its parent again: an order, and some */
+enum { HERE = 3 }; /* processes, if nobody says how many */
+#define ALIVE 40.0 /* seconds within which rank 0 speaks to its parent again: an order, and some */
 #define ALIVE_EVERY 1.0 /* ... but not more often than this */
 #define SILENCE 10.0    /* between lines, unless verbose */
 
@@ -75,7 +75,8 @@ static yk_code verdict(const struct card *card, int ranks, struct yk_error *e)
             return (yk_code)card[r].code;
         }
         if (card[r].binary != card[0].binary) {
-            yk_fail(e, YK_USAGE, "rank %d on '%s' has another binary than rank 0 on '%s'", r, card[r].host, card[0].host);
+            yk_fail(e, YK_USAGE, "rank %d on '%s' has another binary than rank 0 on '%s'", r,
+                    card[r].host, card[0].host);
             yk_hint(e, "all ranks need the same yoke");
             return YK_USAGE;
         }
@@ -107,7 +108,8 @@ static yk_code meet(int ranks, yk_code rc, struct yk_error *e)
 }
 
 /* The result as the user wants it; the caller frees it. */
-static yk_code show(const struct yk_netcheck_result *result, bool json, char **out, struct yk_error *e)
+static yk_code show(const struct yk_netcheck_result *result, bool json, char **out,
+                    struct yk_error *e)
 {
     struct yk_buf text = {0};
     if (json) {
@@ -129,17 +131,20 @@ static yk_code show(const struct yk_netcheck_result *result, bool json, char **o
 }
 
 /* From the meeting to the result, which only rank 0 has. `*quit`: the engine could not be closed. */
-static yk_code check(const struct call *call, const struct yk_mpi *mpi, char **text, bool *quit, struct yk_error *e)
+static yk_code check(const struct call *call, const struct yk_mpi *mpi, char **text, bool *quit,
+                     struct yk_error *e)
 {
     const struct yk_options *o = &call->config->o;
-    struct talk talk = {.parent = yk_record_wanted(), .quiet = o->quiet, .verbose = o->verbose, .said = yk_now()};
+    struct talk talk = {
+        .parent = yk_record_wanted(), .quiet = o->quiet, .verbose = o->verbose, .said = yk_now()};
     struct yk_netcheck *n = NULL;
     struct yk_netcheck_rank *who = calloc((size_t)mpi->size, sizeof *who);
     struct yk_netcheck_result result;
     struct yk_comm *comm = NULL;
     yk_code rc = YK_OK;
     if (yk_opts_typed(&call->config->opts, "workers") && o->workers != mpi->size)
-        rc = yk_fail(e, YK_USAGE, "--workers is %lld, but %d processes were started", (long long)o->workers, mpi->size);
+        rc = yk_fail(e, YK_USAGE, "--workers is %lld, but %d processes were started",
+                     (long long)o->workers, mpi->size);
     if (rc == YK_OK)
         rc = yk_netcheck_open(&n, mpi->rank, mpi->size, e);
     if (rc == YK_OK && who == NULL)
@@ -161,7 +166,8 @@ static yk_code check(const struct call *call, const struct yk_mpi *mpi, char **t
     }
     if (talk.parent && mpi->rank == 0)
         yk_record_started("", mpi->size, 0, 0, false);
-    const struct yk_netcheck_ask ask = {.comm = comm, .rank = who, .pace = 1, .say = say, .stopped = stopped, .arg = &talk};
+    const struct yk_netcheck_ask ask = {
+        .comm = comm, .rank = who, .pace = 1, .say = say, .stopped = stopped, .arg = &talk};
     yk_netcheck_attach(n, &ask);
     rc = yk_netcheck_run(n, &result, e);
     if (rc == YK_OK && mpi->rank == 0 && !result.stopped)

@@ -33,7 +33,8 @@ static yk_code drain(struct yk_outfile *file, struct yk_buf *text, struct yk_err
 }
 
 /* row,label,p0,p1,... */
-static yk_code write_csv(const char *path, const float *prob, uint32_t rows, uint32_t classes, struct yk_error *e)
+static yk_code write_csv(const char *path, const float *prob, uint32_t rows, uint32_t classes,
+                         struct yk_error *e)
 {
     enum { CHUNK = 1 << 16 };
     struct yk_outfile file = {.fd = -1};

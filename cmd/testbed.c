@@ -30,7 +30,9 @@ static yk_code run(struct call *call, struct yk_error *e)
     const struct yk_options *o = &call->config->o;
     const char *what = call->words > 0 ? call->word[0] : "";
     if (strcmp(what, "run") != 0) {
-        yk_fail(e, YK_USAGE, what[0] == '\0' ? "'yoke testbed' needs the word run" : "'yoke testbed %.40s' is unknown: run",
+        yk_fail(e, YK_USAGE,
+                what[0] == '\0' ? "'yoke testbed' needs the word run"
+                                : "'yoke testbed %.40s' is unknown: run",
                 what);
         return usage(e);
     }

@@ -46,7 +46,8 @@ static void catch_signals(bool rank)
     if (rank)
         sigaction(SIGUSR1, &act, NULL);
     struct sigaction inherited;
-    if (sigaction(SIGHUP, NULL, &inherited) == 0 && inherited.sa_handler != SIG_IGN) /* nohup means it */
+    if (sigaction(SIGHUP, NULL, &inherited) == 0 &&
+        inherited.sa_handler != SIG_IGN) /* nohup means it */
         sigaction(SIGHUP, &act, NULL);
     signal(SIGPIPE, SIG_IGN);
 }
@@ -64,13 +65,14 @@ static void tell_saved(void *arg, long long step)
 }
 
 /* Rank 0's last word to its parent: the code, and what belongs on standard output. */
-static void tell_done(const yoke_run *run, yk_code rc, int number, const char *output, const struct yk_error *e)
+static void tell_done(const yoke_run *run, yk_code rc, int number, const char *output,
+                      const struct yk_error *e)
 {
     if (rc != YK_OK)
         print_error(e);
     long long saved = run != NULL ? yoke_saved(run) : -1; /* what a restart would go on from */
-    yk_record_done((int)rc, number, run != NULL ? yoke_folder(run) : "", saved >= 0, saved >= 0 ? saved : 0,
-                   output != NULL ? output : "");
+    yk_record_done((int)rc, number, run != NULL ? yoke_folder(run) : "", saved >= 0,
+                   saved >= 0 ? saved : 0, output != NULL ? output : "");
 }
 
 /* Rank 0 keeps its parent sure that it is there: behind mpirun it would not learn that a whole host has gone. */
@@ -132,7 +134,8 @@ static yk_code run(struct call *call, struct yk_error *e)
         yoke_stop(run);
     if (parent && first) {
         yoke_on_saved(run, tell_saved, NULL);
-        yk_record_started(yoke_folder(run), yoke_ranks(run), yk_now() - start, yoke_step(run), yoke_saved(run) >= 0);
+        yk_record_started(yoke_folder(run), yoke_ranks(run), yk_now() - start, yoke_step(run),
+                          yoke_saved(run) >= 0);
     }
     pthread_t keeper;
     bool kept = parent && first && pthread_create(&keeper, NULL, keep_alive, NULL) == 0;
@@ -150,7 +153,8 @@ static yk_code run(struct call *call, struct yk_error *e)
         fputs(text, stdout);
     }
     free(text);
-    call->told = parent || (rc == YK_LOST && yoke_rank(run) > 1); /* if rank 0 is lost, one of the others says so */
+    call->told = parent || (rc == YK_LOST &&
+                            yoke_rank(run) > 1); /* if rank 0 is lost, one of the others says so */
     call->signal = stopped ? caught : 0;
     fflush(stdout);
     training = NULL;
@@ -188,8 +192,8 @@ static void list_models(FILE *out)
         struct yk_net n;
         if (yk_net_read(f->name, &n, NULL) != YK_OK)
             continue;
-        fprintf(out, "  %s: a net for images of %ux%ux%u, %u classes; by default\n", f->name, n.input.h, n.input.w, n.input.c,
-                n.classes);
+        fprintf(out, "  %s: a net for images of %ux%ux%u, %u classes; by default\n", f->name,
+                n.input.h, n.input.w, n.input.c, n.classes);
         list_defaults(out, (const char *const *)n.setting);
         yk_net_release(&n);
     }

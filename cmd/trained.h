@@ -10,7 +10,7 @@ yk_code open_trained(struct call *call, struct yk_trained *t, struct yk_error *e
 
 /* The examples to score: --test-data or --data if this call has them, else what the run itself was evaluated on. `name` is how the user
  * calls them. */
-yk_code open_examples(struct call *call, const struct yk_trained *t, struct yk_dataset *set, const char **name,
-                      struct yk_error *e);
+yk_code open_examples(struct call *call, const struct yk_trained *t, struct yk_dataset *set,
+                      const char **name, struct yk_error *e);
 
 #endif

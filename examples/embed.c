@@ -44,7 +44,8 @@ static void show(const char *summary, const char *key)
 static int train(const yoke_config *config, char folder[1024])
 {
     yoke_error error;
-    running = yoke_open(config, "softmax", &error); /* checks everything, loads the data, makes the folder */
+    running = yoke_open(config, "softmax",
+                        &error); /* checks everything, loads the data, makes the folder */
     if (running == NULL)
         return fail(&error);
     signal(SIGINT, on_interrupt);
@@ -105,7 +106,8 @@ out:
 
 int main(int argc, char **argv)
 {
-    static const char *const options[][2] = {{"data", "mnist"}, {"batch", "100"}, {"target-loss", "0.35"}, {"quiet", "true"}};
+    static const char *const options[][2] = {
+        {"data", "mnist"}, {"batch", "100"}, {"target-loss", "0.35"}, {"quiet", "true"}};
     yoke_error error;
     char folder[1024];
     yoke_config *config = yoke_config_new();

@@ -67,7 +67,8 @@ const char *yoke_version(void);
 /* Options for a training run, at their defaults. NULL if there is no memory. */
 yoke_config *yoke_config_new(void);
 /* Set an option by its name on the command line, without the dashes: ("batch", "100"). */
-enum yoke_code yoke_config_set(yoke_config *config, const char *name, const char *value, yoke_error *error);
+enum yoke_code yoke_config_set(yoke_config *config, const char *name, const char *value,
+                               yoke_error *error);
 void yoke_config_free(yoke_config *config);
 
 /* Check everything, load the data, make the run folder (or, with "resume" set, go on in an old one; `model` is then NULL). The
@@ -112,7 +113,8 @@ yoke_model *yoke_load(const char *run_or_file, yoke_error *error);
 /* What it wants to see: height, width and channels of an example, and how many classes it tells apart. */
 void yoke_model_shape(const yoke_model *model, unsigned shape[3], unsigned *classes);
 /* Class probabilities (n, classes) of `n` examples of 8-bit pixels (n, height, width, channels). */
-enum yoke_code yoke_predict(yoke_model *model, const unsigned char *pixels, size_t n, float *prob, yoke_error *error);
+enum yoke_code yoke_predict(yoke_model *model, const unsigned char *pixels, size_t n, float *prob,
+                            yoke_error *error);
 void yoke_model_free(yoke_model *model);
 
 #ifdef __cplusplus

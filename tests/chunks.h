@@ -14,8 +14,8 @@ struct parsed {
     struct yk_chunk c;
 };
 
-static struct parsed parse_bytes(const struct yk_rows_format *f, const struct yk_reading *how, const void *bytes, size_t n,
-                                 char slack)
+static struct parsed parse_bytes(const struct yk_rows_format *f, const struct yk_reading *how,
+                                 const void *bytes, size_t n, char slack)
 {
     struct parsed p = {0};
     char *copy = malloc(n + 64);
@@ -38,11 +38,14 @@ static void parsed_release(struct parsed *p)
 static inline struct yk_row chunk_row(const struct yk_chunk *c, uint32_t r)
 {
     uint32_t first = r == 0 ? 0 : c->end[r - 1];
-    return (struct yk_row){.key = c->key + first, .value = c->value + first, .n = c->end[r] - first, .label = c->label[r]};
+    return (struct yk_row){.key = c->key + first,
+                           .value = c->value + first,
+                           .n = c->end[r] - first,
+                           .label = c->label[r]};
 }
 
-static inline bool chunk_has_row(const struct yk_chunk *c, uint32_t r, int label, uint32_t n, const uint32_t *key,
-                                 const float *value)
+static inline bool chunk_has_row(const struct yk_chunk *c, uint32_t r, int label, uint32_t n,
+                                 const uint32_t *key, const float *value)
 {
     struct yk_row row = r < c->rows ? chunk_row(c, r) : (struct yk_row){.n = UINT32_MAX};
     return row.n == n && row.label == label && memcmp(row.key, key, n * sizeof *key) == 0 &&
@@ -59,7 +62,8 @@ static inline bool chunk_is_sound(const struct yk_chunk *c)
         last = c->end[r];
     }
     for (uint32_t i = 0; i < c->entries; i++)
-        if (!(c->value[i] - c->value[i] == 0) || c->key[i] > YK_KEY_MAX) /* neither infinite nor no number */
+        if (!(c->value[i] - c->value[i] == 0) ||
+            c->key[i] > YK_KEY_MAX) /* neither infinite nor no number */
             return false;
     return last == c->entries && c->rows <= c->row_room && c->entries <= c->entry_room;
 }

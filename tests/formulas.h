@@ -21,9 +21,11 @@ static inline double formula_flow(const struct yk_update *u, double w, double x)
 }
 
 /* One step at the rate `lr`; m and v are whatever the optimizer calls its state, "seen" apart. */
-static inline void formula(const char *name, const struct yk_update *u, double lr, double *w, double g, double *m, double *v)
+static inline void formula(const char *name, const struct yk_update *u, double lr, double *w,
+                           double g, double *m, double *v)
 {
-    double mu = (double)u->momentum, b2 = (double)u->beta2, eps = (double)u->eps, t = (double)u->step + 1;
+    double mu = (double)u->momentum, b2 = (double)u->beta2, eps = (double)u->eps,
+           t = (double)u->step + 1;
     double l1 = (double)u->l1, l2 = (double)u->l2, beta = (double)u->beta;
     g *= (double)u->scale;
     if (u->decay > 0)

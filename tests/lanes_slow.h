@@ -27,7 +27,8 @@ static inline size_t slow_weights(const struct yk_lanes_window *g)
 }
 
 /* Where tap (ky, kx) of output (oy, ox) is: its place in a plane of the input, or -1 on the border. */
-static inline long slow_place(const struct yk_lanes_window *g, uint32_t oy, uint32_t ox, uint32_t ky, uint32_t kx)
+static inline long slow_place(const struct yk_lanes_window *g, uint32_t oy, uint32_t ox,
+                              uint32_t ky, uint32_t kx)
 {
     long y = (long)oy * g->stride[0] + ky - g->pad[0], x = (long)ox * g->stride[1] + kx - g->pad[1];
     return y < 0 || x < 0 || y >= (long)g->h || x >= (long)g->w ? -1 : y * (long)g->w + x;
@@ -46,10 +47,12 @@ static inline void slow_conv_walk(const struct yk_lanes_window *g, slow_each *ea
                     for (uint32_t ky = 0; ky < g->kernel[0]; ky++)
                         for (uint32_t kx = 0; kx < g->kernel[1]; kx++) {
                             long at = slow_place(g, oy, ox, ky, kx);
-                            size_t w = (((size_t)o * group_c + c) * g->kernel[0] + ky) * g->kernel[1] + kx;
+                            size_t w =
+                                (((size_t)o * group_c + c) * g->kernel[0] + ky) * g->kernel[1] + kx;
                             size_t plane = (size_t)(o / group_out * group_c + c) * g->h * g->w;
                             if (at >= 0)
-                                each(self, ((size_t)o * g->out_h + oy) * g->out_w + ox, plane + (size_t)at, w);
+                                each(self, ((size_t)o * g->out_h + oy) * g->out_w + ox,
+                                     plane + (size_t)at, w);
                         }
 }
 
@@ -93,8 +96,8 @@ static inline void slow_relu_back(size_t n, const double *y, double *d)
 }
 
 /* One output of a pool and one lane: forward if dout is NULL, else adds to din. */
-static inline double slow_pool_one(const struct yk_lanes_window *g, bool max, uint32_t oy, uint32_t ox, const double *in,
-                                   double *din, double dout)
+static inline double slow_pool_one(const struct yk_lanes_window *g, bool max, uint32_t oy,
+                                   uint32_t ox, const double *in, double *din, double dout)
 {
     double best = -INFINITY, sum = 0;
     long winner = -1, n = 0;
@@ -122,17 +125,19 @@ static inline double slow_pool_one(const struct yk_lanes_window *g, bool max, ui
 }
 
 /* out from in, and, if din is given (zeros), din from dout. */
-static inline void slow_pool(const struct yk_lanes_window *g, bool max, const double *in, double *out, const double *dout,
-                             double *din)
+static inline void slow_pool(const struct yk_lanes_window *g, bool max, const double *in,
+                             double *out, const double *dout, double *din)
 {
     for (size_t c = 0; c < g->c; c++)
         for (uint32_t oy = 0; oy < g->out_h; oy++)
             for (uint32_t ox = 0; ox < g->out_w; ox++)
                 for (size_t l = 0; l < YK_LANES; l++) {
-                    size_t o = ((c * g->out_h + oy) * g->out_w + ox) * YK_LANES + l, plane = c * g->h * g->w * YK_LANES + l;
+                    size_t o = ((c * g->out_h + oy) * g->out_w + ox) * YK_LANES + l,
+                           plane = c * g->h * g->w * YK_LANES + l;
                     double y = slow_pool_one(g, max, oy, ox, in + plane, NULL, 0);
                     if (din != NULL)
-                        slow_pool_one(g, max, oy, ox, in + plane, din + plane, g->relu && y <= 0 ? 0 : dout[o]);
+                        slow_pool_one(g, max, oy, ox, in + plane, din + plane,
+                                      g->relu && y <= 0 ? 0 : dout[o]);
                     out[o] = g->relu && y < 0 ? 0 : y;
                 }
 }
@@ -140,12 +145,20 @@ static inline void slow_pool(const struct yk_lanes_window *g, bool max, const do
 /* A dense layer is a convolution of one place. */
 static inline struct yk_lanes_window slow_dense(uint32_t in, uint32_t out)
 {
-    return (struct yk_lanes_window){
-        .c = in, .h = 1, .w = 1, .out_c = out, .out_h = 1, .out_w = 1, .kernel = {1, 1}, .stride = {1, 1}, .groups = 1};
+    return (struct yk_lanes_window){.c = in,
+                                    .h = 1,
+                                    .w = 1,
+                                    .out_c = out,
+                                    .out_h = 1,
+                                    .out_w = 1,
+                                    .kernel = {1, 1},
+                                    .stride = {1, 1},
+                                    .groups = 1};
 }
 
 /* Loss of one lane, and its gradient (stride YK_LANES) unless NULL. */
-static inline double slow_loss(uint32_t classes, const double *z, uint32_t label, double smoothing, double *grad)
+static inline double slow_loss(uint32_t classes, const double *z, uint32_t label, double smoothing,
+                               double *grad)
 {
     double top = -INFINITY, sum = 0, loss = 0;
     for (uint32_t k = 0; k < classes; k++)

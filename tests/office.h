@@ -33,8 +33,9 @@ struct office {
     struct office_letter *first[OFFICE_ENDS][OFFICE_ENDS]; /* from, to */
     pthread_mutex_t lock;
     atomic_uint under_way;
-    uint64_t undone;                                                     /* questions for the step before the owner's */
-    bool (*intercept)(struct office *o, struct yk_note *n, char **data); /* false: the letter is lost; may be NULL */
+    uint64_t undone; /* questions for the step before the owner's */
+    bool (*intercept)(struct office *o, struct yk_note *n,
+                      char **data); /* false: the letter is lost; may be NULL */
 };
 
 /* In place of an endpoint's own handler: take the letter in. */
@@ -52,7 +53,8 @@ static inline void office_arrive(void *arg, const struct yk_note *n, const void 
     if (n->bytes > 0)
         memcpy(l->data, data, n->bytes);
     pthread_mutex_lock(&o->lock);
-    bool lost = o->end[n->from].gone || to->gone || (o->intercept != NULL && !o->intercept(o, &l->note, &l->data));
+    bool lost = o->end[n->from].gone || to->gone ||
+                (o->intercept != NULL && !o->intercept(o, &l->note, &l->data));
     struct office_letter **at = &o->first[n->from][n->to];
     while (*at != NULL && ((*at)->placed || !yk_note_overtakes(n, &(*at)->note)))
         at = &(*at)->next;
@@ -81,16 +83,19 @@ static inline void office_open(struct office *o, struct rig *r)
         bool owner = i < r->comm->owners;
         o->end[i] = (struct office_end){.office = o,
                                         .handler = owner ? &yk_server_handler : &yk_worker_handler,
-                                        .arg = owner ? (void *)&r->server[i] : (void *)&r->worker[i - r->comm->owners],
+                                        .arg = owner ? (void *)&r->server[i]
+                                                     : (void *)&r->worker[i - r->comm->owners],
                                         .endpoint = i};
         r->comm->ops->attach(r->comm, i, &OFFICE, &o->end[i]);
     }
     for (unsigned k = 1; k < r->rule.owners; k++)
-        r->server[k].ready = false;                                               /* it waits for its seed */
-    for (unsigned w = 0; yk_rule_buckets(&r->rule) && w < r->rule.workers; w++) { /* with a copy of its own */
+        r->server[k].ready = false; /* it waits for its seed */
+    for (unsigned w = 0; yk_rule_buckets(&r->rule) && w < r->rule.workers;
+         w++) { /* with a copy of its own */
         struct yk_error e;
         yk_worker_release(&r->worker[w]);
-        assert_int_equal(yk_worker_init(&r->worker[w], r->comm, &r->rule, w, &r->params, true, &e), YK_OK);
+        assert_int_equal(yk_worker_init(&r->worker[w], r->comm, &r->rule, w, &r->params, true, &e),
+                         YK_OK);
     }
 }
 
@@ -132,7 +137,9 @@ static inline bool office_move(struct office *o, int from, int to, struct yk_rng
     }
     c->ops->unlock(c, to);
     if (deliver) {
-        struct yk_note bell = {.kind = OFFICE_BELL, .from = (uint16_t)from, .to = (uint16_t)to}; /* wakes who waits there */
+        struct yk_note bell = {.kind = OFFICE_BELL,
+                               .from = (uint16_t)from,
+                               .to = (uint16_t)to}; /* wakes who waits there */
         yk_comm_send(c, &bell, NULL, 0, NULL);
         free(l->data);
         free(l);
@@ -147,7 +154,8 @@ static inline void office_event(struct office *o, struct yk_rng *rng)
     struct rig *r = o->rig;
     int ends = r->comm->owners + r->comm->workers;
     if (yk_rng_below(rng, 4) > 0) {
-        int from = (int)yk_rng_below(rng, (uint32_t)ends), to = (int)yk_rng_below(rng, (uint32_t)ends);
+        int from = (int)yk_rng_below(rng, (uint32_t)ends),
+            to = (int)yk_rng_below(rng, (uint32_t)ends);
         office_move(o, from, to, rng);
         return;
     }

@@ -10,15 +10,17 @@
 enum photo_kind { PHOTO_GREY, PHOTO_COLOUR, PHOTO_CMYK };
 
 /* The pixels (height, width, 1, 3 or 4), as JPEG of the best quality. The caller frees; NULL if it cannot be done. */
-static inline uint8_t *photo_encode(const uint8_t *pixels, int height, int width, enum photo_kind kind, size_t *n)
+static inline uint8_t *photo_encode(const uint8_t *pixels, int height, int width,
+                                    enum photo_kind kind, size_t *n)
 {
-    static const int FORMAT[] = {TJPF_GRAY, TJPF_RGB, TJPF_CMYK}, SAMPLES[] = {TJSAMP_GRAY, TJSAMP_444, TJSAMP_444};
+    static const int FORMAT[] = {TJPF_GRAY, TJPF_RGB, TJPF_CMYK},
+                     SAMPLES[] = {TJSAMP_GRAY, TJSAMP_444, TJSAMP_444};
     tjhandle h = tjInitCompress();
     unsigned char *jpeg = NULL;
     unsigned long size = 0;
     uint8_t *out = NULL;
-    if (h != NULL &&
-        tjCompress2(h, pixels, width, 0, height, FORMAT[kind], &jpeg, &size, SAMPLES[kind], 100, TJFLAG_ACCURATEDCT) == 0)
+    if (h != NULL && tjCompress2(h, pixels, width, 0, height, FORMAT[kind], &jpeg, &size,
+                                 SAMPLES[kind], 100, TJFLAG_ACCURATEDCT) == 0)
         out = malloc(size);
     for (unsigned long i = 0; out != NULL && i < size; i++)
         out[i] = jpeg[i];

@@ -25,7 +25,14 @@
 
 #include <cmocka.h>
 
-enum { RIG_ROWS = 103, RIG_BATCH = 10, RIG_PARTS = 11, RIG_OWNERS = 3, RIG_WORKERS = 5, RIG_PIECES = 5 };
+enum {
+    RIG_ROWS = 103,
+    RIG_BATCH = 10,
+    RIG_PARTS = 11,
+    RIG_OWNERS = 3,
+    RIG_WORKERS = 5,
+    RIG_PIECES = 5
+};
 
 /* The sum of the gradients of the examples from position `from` to `to`. */
 typedef void (*rig_gradient)(uint64_t from, uint64_t to, float *g, size_t n);
@@ -63,32 +70,34 @@ struct rig {
     double loss;
     uint64_t verdict_at; /* from this step on the watcher says */
     enum yk_verdict verdict;
-    float left[RIG_ROWS];                                        /* the weights when it said that it leaves */
-    void (*stepped)(struct rig *r, const struct yk_stepped *st); /* a test's own look at a step; may be NULL */
-    void (*pulled)(struct rig *r, unsigned w);                   /* and at a worker that has got a task */
-    bool replaces;                                               /* a lost worker is to be replaced */
-    bool threads;                                                /* each worker has one */
+    float left[RIG_ROWS]; /* the weights when it said that it leaves */
+    void (*stepped)(struct rig *r,
+                    const struct yk_stepped *st); /* a test's own look at a step; may be NULL */
+    void (*pulled)(struct rig *r, unsigned w);    /* and at a worker that has got a task */
+    bool replaces;                                /* a lost worker is to be replaced */
+    bool threads;                                 /* each worker has one */
     unsigned accounts;
     struct yk_phases account[RIG_WORKERS];
 };
 
-static inline void rig_count(const struct yk_update *u, float *w, const float *g, float *const *slot, size_t n)
+static inline void rig_count(const struct yk_update *u, float *w, const float *g,
+                             float *const *slot, size_t n)
 {
     (void)u, (void)slot;
     for (size_t i = 0; i < n; i++)
         w[i] += g[i];
 }
 
-static inline void rig_count_keys(const struct yk_update *u, float *w, float *const *slot, uint32_t base, const uint32_t *key,
-                                  const float *g, size_t n)
+static inline void rig_count_keys(const struct yk_update *u, float *w, float *const *slot,
+                                  uint32_t base, const uint32_t *key, const float *g, size_t n)
 {
     (void)u, (void)slot;
     for (size_t i = 0; i < n; i++)
         w[key[i] - base] += g[i];
 }
 
-static inline void rig_read_keys(const struct yk_update *u, const float *w, float *const *slot, uint32_t base,
-                                 const uint32_t *key, float *out, size_t n)
+static inline void rig_read_keys(const struct yk_update *u, const float *w, float *const *slot,
+                                 uint32_t base, const uint32_t *key, float *out, size_t n)
 {
     (void)u, (void)slot;
     for (size_t i = 0; i < n; i++)
@@ -155,7 +164,8 @@ static inline void rig_follow(rig_touch touch, uint64_t from, uint64_t to, const
         for (size_t i = 0; i < RIG_ROWS; i++)
             z += touch(e, i) ? w[i] : 0;
         for (size_t i = 0; i < RIG_ROWS; i++) {
-            float leaf = ((float)(rig_hash(e, i + 1000) % 2001) - 1000) * (float)(1u << rig_hash(e, i + 2000) % 8) * 0.001f;
+            float leaf = ((float)(rig_hash(e, i + 1000) % 2001) - 1000) *
+                         (float)(1u << rig_hash(e, i + 2000) % 8) * 0.001f;
             if (touch(e, i))
                 g[i] += (touch == rig_own ? 1.0f : leaf + 0.25f * z) + 0.0f;
         }
@@ -176,7 +186,8 @@ static inline size_t rig_keys(rig_touch touch, uint64_t from, uint64_t to, uint3
     return n;
 }
 
-static inline struct yk_rule rig_rule(enum yk_mode mode, unsigned workers, unsigned owners) /* as train/plan.c makes it */
+static inline struct yk_rule rig_rule(enum yk_mode mode, unsigned workers,
+                                      unsigned owners) /* as train/plan.c makes it */
 {
     bool each = mode == YK_MODE_async || mode == YK_MODE_ssp;
     return (struct yk_rule){.mode = mode,
@@ -210,7 +221,8 @@ static inline struct yk_rule rig_sparse(struct yk_rule rule)
 
 static inline struct yk_rule rig_batches(unsigned workers, unsigned owners, uint64_t steps)
 {
-    struct yk_rule rule = rig_rule(workers == 1 && owners == 1 ? YK_MODE_local : YK_MODE_sync, workers, owners);
+    struct yk_rule rule =
+        rig_rule(workers == 1 && owners == 1 ? YK_MODE_local : YK_MODE_sync, workers, owners);
     rule.shards = 12;
     rule.last_step = steps;
     return rule;
@@ -247,7 +259,8 @@ static inline void rig_account(void *arg, unsigned worker, const void *data, siz
     r->accounts++;
 }
 
-static inline void rig_open(struct rig *r, const struct yk_rule *rule, const struct yk_optimizer_ops *optimizer, rig_gradient g)
+static inline void rig_open(struct rig *r, const struct yk_rule *rule,
+                            const struct yk_optimizer_ops *optimizer, rig_gradient g)
 {
     const struct yk_view view = {.name = "w", .ndim = 1, .shape = {RIG_ROWS}};
     struct yk_error e;
@@ -255,9 +268,11 @@ static inline void rig_open(struct rig *r, const struct yk_rule *rule, const str
     r->rule = *rule;
     r->gradient = g;
     r->verdict_at = UINT64_MAX;
-    r->recipe =
-        (struct yk_recipe){.optimizer = optimizer, .lr = 0.01, .constants = {.momentum = 0.9f, .beta2 = 0.999f, .eps = 1e-8f}};
-    const struct yk_watcher watcher = {.stepped = rig_stepped, .lost = rig_lost, .account = rig_account, .arg = r};
+    r->recipe = (struct yk_recipe){.optimizer = optimizer,
+                                   .lr = 0.01,
+                                   .constants = {.momentum = 0.9f, .beta2 = 0.999f, .eps = 1e-8f}};
+    const struct yk_watcher watcher = {
+        .stepped = rig_stepped, .lost = rig_lost, .account = rig_account, .arg = r};
     assert_int_equal(yk_schedule_parse("exponential:0.9:5", &r->recipe.schedule, &e), YK_OK);
     assert_int_equal(yk_params_init(&r->params, &view, 1, &e), YK_OK);
     r->recipe.sparse = rule->sparse;
@@ -271,8 +286,9 @@ static inline void rig_open(struct rig *r, const struct yk_rule *rule, const str
         size_t at = rule->sparse ? yk_owner_at(k, rule->owners, r->params.count) : 0;
         for (unsigned i = 0; i < YK_SLOTS; i++)
             slot[i] = r->slot[i] != NULL ? r->slot[i] + at : NULL;
-        assert_int_equal(yk_server_init(&r->server[k], r->comm, &r->rule, k, &r->recipe, r->params.flat + at, slot,
-                                        r->params.count, k == 0 ? &r->clock : NULL, &watcher, &e),
+        assert_int_equal(yk_server_init(&r->server[k], r->comm, &r->rule, k, &r->recipe,
+                                        r->params.flat + at, slot, r->params.count,
+                                        k == 0 ? &r->clock : NULL, &watcher, &e),
                          YK_OK);
         r->comm->ops->attach(r->comm, (int)k, &yk_server_handler, &r->server[k]);
     }
@@ -280,7 +296,8 @@ static inline void rig_open(struct rig *r, const struct yk_rule *rule, const str
         assert_int_equal(yk_worker_init(&r->worker[w], r->comm, &r->rule, w, &r->params,
                                         rule->pooled || rule->codec.kind != YK_CODEC_NONE, &e),
                          YK_OK);
-        r->comm->ops->attach(r->comm, yk_worker_endpoint(r->comm, (int)w), &yk_worker_handler, &r->worker[w]);
+        r->comm->ops->attach(r->comm, yk_worker_endpoint(r->comm, (int)w), &yk_worker_handler,
+                             &r->worker[w]);
     }
 }
 
@@ -313,7 +330,8 @@ static inline bool rig_answered(struct rig *r, unsigned w)
     struct yk_worker *p = &r->worker[w];
     int me = yk_worker_endpoint(r->comm, (int)w);
     r->comm->ops->lock(r->comm, me);
-    bool yes = p->stop || p->fenced || p->meet || p->failed != YK_OK || p->again || yk_worker_answered(p);
+    bool yes =
+        p->stop || p->fenced || p->meet || p->failed != YK_OK || p->again || yk_worker_answered(p);
     r->comm->ops->unlock(r->comm, me);
     return yes;
 }
@@ -334,11 +352,13 @@ static inline bool rig_pull(struct rig *r, unsigned w)
 }
 
 /* Where the shards of a task begin or end, among all examples. */
-static inline uint64_t rig_at(const struct rig *r, const struct yk_task *t, uint64_t id, uint32_t shard)
+static inline uint64_t rig_at(const struct rig *r, const struct yk_task *t, uint64_t id,
+                              uint32_t shard)
 {
     uint64_t left = RIG_ROWS - id % RIG_ROWS;
     return id + yk_shard_at(shard, r->rule.shards,
-                            id == t->id ? t->examples : (uint32_t)(left < r->rule.batch ? left : r->rule.batch));
+                            id == t->id ? t->examples
+                                        : (uint32_t)(left < r->rule.batch ? left : r->rule.batch));
 }
 
 /* Sparse: the values of its task's keys. False: it has to pull again. */
@@ -347,7 +367,8 @@ static inline bool rig_values(struct rig *r, unsigned w)
     struct rig_hand *h = &r->hand[w];
     const struct yk_task *t = &h->task;
     uint32_t ask = r->worker[w].keys.ask;
-    h->keys = rig_keys(r->touch, rig_at(r, t, t->id, t->first), rig_at(r, t, t->id, t->last), h->key);
+    h->keys =
+        rig_keys(r->touch, rig_at(r, t, t->id, t->first), rig_at(r, t, t->id, t->last), h->key);
     if (r->comm->shared) {
         h->busy = h->valued = yk_worker_values(&r->worker[w], h->key, h->keys);
     } else { /* what it asks for comes when the test delivers it */
@@ -384,9 +405,11 @@ static inline void rig_push_keys(struct rig *r, unsigned w)
         sink->ready(sink, 0, h->keys);
     }
     if (t->ahead != YK_NO_PART)
-        n = rig_keys(r->touch, rig_at(r, t, t->ahead, t->first), rig_at(r, t, t->ahead, t->last), h->next);
-    yk_worker_commit_keys(&r->worker[w], (double)(rig_at(r, t, t->id, t->last) - rig_at(r, t, t->id, t->first)), t->ahead,
-                          h->next, n);
+        n = rig_keys(r->touch, rig_at(r, t, t->ahead, t->first), rig_at(r, t, t->ahead, t->last),
+                     h->next);
+    yk_worker_commit_keys(&r->worker[w],
+                          (double)(rig_at(r, t, t->id, t->last) - rig_at(r, t, t->id, t->first)),
+                          t->ahead, h->next, n);
     h->busy = false;
     h->pushes++;
 }
@@ -409,7 +432,8 @@ static inline bool rig_push_piece(struct rig *r, unsigned w)
         uint32_t v = r->rule.shards;
         sink = yk_worker_sink(&r->worker[w], i);
         assert_non_null(sink);
-        uint64_t from = t->id + yk_shard_at(i, v, t->examples), to = t->id + yk_shard_at(i + 1, v, t->examples);
+        uint64_t from = t->id + yk_shard_at(i, v, t->examples),
+                 to = t->id + yk_shard_at(i + 1, v, t->examples);
         if (r->touch != NULL) /* a sparse problem, solved densely */
             rig_follow(r->touch, from, to, r->worker[w].params.flat, sink->grad);
         else
@@ -422,7 +446,8 @@ static inline bool rig_push_piece(struct rig *r, unsigned w)
     if (k > 0)
         return false;
     yk_worker_commit(&r->worker[w], yk_shard_at(t->last, r->rule.shards, t->examples) -
-                                        yk_shard_at(t->first, r->rule.shards, t->examples)); /* a loss of 1 an example */
+                                        yk_shard_at(t->first, r->rule.shards,
+                                                    t->examples)); /* a loss of 1 an example */
     h->busy = false;
     h->pushes++;
     return true;

@@ -26,7 +26,7 @@ struct made_rows {
 struct made_how {
     uint32_t rows, features, longest; /* rows have up to so many entries, or exactly */
     bool exactly, values, repeat;     /* repeat: a key may come more than once in a row */
-    double skew;                      /* 1: keys evenly spread; larger: the lower ones come more often */
+    double skew; /* 1: keys evenly spread; larger: the lower ones come more often */
     uint64_t seed;
 };
 
@@ -53,15 +53,17 @@ static inline void rows_make(struct made_rows *m, struct made_how how)
     m->rows.block = calloc(blocks + 1, sizeof *m->rows.block);
     assert_true(m->first && m->label && m->key && m->value && m->twice && m->rows.block);
     for (uint32_t i = 0; i < how.rows; i++) {
-        uint32_t b = i / YK_BLOCK_ROWS, in = i % YK_BLOCK_ROWS, n = how.exactly ? how.longest : yk_rng_below(&r, how.longest + 1);
+        uint32_t b = i / YK_BLOCK_ROWS, in = i % YK_BLOCK_ROWS,
+                 n = how.exactly ? how.longest : yk_rng_below(&r, how.longest + 1);
         struct yk_rows_block *block = &m->rows.block[b];
         double z = -0.5;
         if (in == 0)
-            *block = (struct yk_rows_block){.first = m->first + i + b,
-                                            .label = m->label + i,
-                                            .key = m->key + at,
-                                            .value = how.values ? m->value + at : NULL,
-                                            .twice = how.repeat ? m->twice + (size_t)b * YK_BLOCK_ROWS / 64 : NULL};
+            *block = (struct yk_rows_block){
+                .first = m->first + i + b,
+                .label = m->label + i,
+                .key = m->key + at,
+                .value = how.values ? m->value + at : NULL,
+                .twice = how.repeat ? m->twice + (size_t)b * YK_BLOCK_ROWS / 64 : NULL};
         uint32_t *key = m->key + at;
         for (uint32_t k = 0; k < n; k++) {
             bool again = true;
@@ -83,7 +85,11 @@ static inline void rows_make(struct made_rows *m, struct made_how how)
         m->rows.positives += m->label[i];
     }
     m->rows.entries = at;
-    m->set = (struct yk_dataset){.name = "made", .rows = how.rows, .features = how.features, .classes = 2, .sparse = &m->rows};
+    m->set = (struct yk_dataset){.name = "made",
+                                 .rows = how.rows,
+                                 .features = how.features,
+                                 .classes = 2,
+                                 .sparse = &m->rows};
 }
 
 static inline void rows_release(struct made_rows *m)

@@ -23,9 +23,25 @@
 enum { TINY_TRAIN = 1003, TINY_TEST = 257, TINY_SIDE = 8, TINY_CLASSES = 4 };
 
 /* Images and labels of one part as IDX, below `folder`: "train" or "t10k". */
-static inline void tiny_write(const char *folder, const char *part, uint32_t rows, uint32_t side, uint64_t seed)
+static inline void tiny_write(const char *folder, const char *part, uint32_t rows, uint32_t side,
+                              uint64_t seed)
 {
-    uint8_t head[16] = {0, 0, 8, 3, 0, 0, (uint8_t)(rows >> 8), (uint8_t)rows, 0, 0, 0, (uint8_t)side, 0, 0, 0, (uint8_t)side};
+    uint8_t head[16] = {0,
+                        0,
+                        8,
+                        3,
+                        0,
+                        0,
+                        (uint8_t)(rows >> 8),
+                        (uint8_t)rows,
+                        0,
+                        0,
+                        0,
+                        (uint8_t)side,
+                        0,
+                        0,
+                        0,
+                        (uint8_t)side};
     uint8_t label_head[8] = {0, 0, 8, 1, 0, 0, (uint8_t)(rows >> 8), (uint8_t)rows};
     struct yk_buf images = {0}, labels = {0};
     struct yk_rng r;
@@ -40,7 +56,9 @@ static inline void tiny_write(const char *folder, const char *part, uint32_t row
         for (uint32_t y = 0; y < side; y++)
             for (uint32_t x = 0; x < side; x++) {
                 bool bright = (y >= side / 2) * 2u + (x >= side / 2) == truth;
-                uint8_t pixel = yk_rng_below(&r, 3) > 0 ? 0 : (uint8_t)(yk_rng_below(&r, 100) + (bright ? 100u : 0u));
+                uint8_t pixel = yk_rng_below(&r, 3) > 0
+                                    ? 0
+                                    : (uint8_t)(yk_rng_below(&r, 100) + (bright ? 100u : 0u));
                 yk_buf_add(&images, &pixel, 1);
             }
     }
@@ -70,7 +88,9 @@ static inline int tiny_teardown(void **state)
 }
 
 /* Calls set(arg, name, value) for each "name=value" of `options`. */
-static inline void tiny_options(const char *options, void (*set)(void *arg, const char *name, const char *value), void *arg)
+static inline void tiny_options(const char *options,
+                                void (*set)(void *arg, const char *name, const char *value),
+                                void *arg)
 {
     char copy[1024], *rest = NULL;
     assert_true(strlen(options) < sizeof copy);
@@ -128,14 +148,16 @@ static inline void tiny_hash(const char *options, char hash[17])
 }
 
 /* The steps of the lines of metrics.jsonl, at most `max`; and one value of each, unless `key` is NULL. */
-static inline unsigned tiny_metrics(const char *run, const char *key, uint64_t *step, double *value, unsigned max)
+static inline unsigned tiny_metrics(const char *run, const char *key, uint64_t *step, double *value,
+                                    unsigned max)
 {
     char path[YK_PATH_MAX], *text, *rest = NULL;
     size_t n;
     unsigned lines = 0;
     assert_int_equal(yk_path(path, NULL, "%s/metrics.jsonl", run), YK_OK);
     assert_int_equal(yk_file_read(path, 1 << 24, &text, &n, NULL), YK_OK);
-    for (char *line = strtok_r(text, "\n", &rest); line != NULL && lines < max; line = strtok_r(NULL, "\n", &rest), lines++) {
+    for (char *line = strtok_r(text, "\n", &rest); line != NULL && lines < max;
+         line = strtok_r(NULL, "\n", &rest), lines++) {
         json_t *j = json_loads(line, 0, NULL);
         assert_non_null(j);
         step[lines] = (uint64_t)json_integer_value(json_object_get(j, "step"));

@@ -32,8 +32,9 @@ static uint32_t crc_portable(uint32_t c, const uint8_t *p, size_t n)
 {
     pthread_once(&table_once, fill_table);
     for (; n >= 8; p += 8, n -= 8)
-        c = table[7][(c ^ p[0]) & 255] ^ table[6][((c >> 8) ^ p[1]) & 255] ^ table[5][((c >> 16) ^ p[2]) & 255] ^
-            table[4][(c >> 24) ^ p[3]] ^ table[3][p[4]] ^ table[2][p[5]] ^ table[1][p[6]] ^ table[0][p[7]];
+        c = table[7][(c ^ p[0]) & 255] ^ table[6][((c >> 8) ^ p[1]) & 255] ^
+            table[5][((c >> 16) ^ p[2]) & 255] ^ table[4][(c >> 24) ^ p[3]] ^ table[3][p[4]] ^
+            table[2][p[5]] ^ table[1][p[6]] ^ table[0][p[7]];
     for (; n > 0; p++, n--)
         c = (c >> 8) ^ table[0][(c ^ *p) & 255];
     return c;

@@ -28,10 +28,12 @@ struct yk_error {
 };
 
 /* Fill `e` (if not NULL) and return `code`, so that `return yk_fail(e, YK_DATA, "...", path);` is one line. Clears the hint. */
-yk_code yk_fail(struct yk_error *e, yk_code code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+yk_code yk_fail(struct yk_error *e, yk_code code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* As yk_fail, followed by ": " and the lowercase text of the current errno. */
-yk_code yk_fail_errno(struct yk_error *e, yk_code code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+yk_code yk_fail_errno(struct yk_error *e, yk_code code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Add a hint to the error that was just filled. */
 void yk_hint(struct yk_error *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -32,7 +32,8 @@ yk_code yk_outfile_open(struct yk_outfile *o, const char *path, struct yk_error 
     o->hasty = false;
     yk_code rc = yk_path(o->path, e, "%s", path);
     if (rc == YK_OK)
-        rc = yk_path(o->temp, e, "%s.tmp.%ld.%u", path, (long)getpid(), atomic_fetch_add(&serial, 1));
+        rc = yk_path(o->temp, e, "%s.tmp.%ld.%u", path, (long)getpid(),
+                     atomic_fetch_add(&serial, 1));
     if (rc != YK_OK)
         return rc;
     struct stat st;
@@ -81,7 +82,8 @@ static void sync_parent(const char *path)
 yk_code yk_outfile_commit(struct yk_outfile *o, struct yk_error *e)
 {
     yk_code rc = YK_OK;
-    if (!o->hasty && fsync(o->fd) != 0 && errno != EINVAL && errno != EROFS) /* EINVAL: a pipe or device has nothing to sync */
+    if (!o->hasty && fsync(o->fd) != 0 && errno != EINVAL &&
+        errno != EROFS) /* EINVAL: a pipe or device has nothing to sync */
         rc = yk_fail_errno(e, YK_FAILED, "cannot write '%s'", o->path);
     if (close(o->fd) != 0 && rc == YK_OK)
         rc = yk_fail_errno(e, YK_FAILED, "cannot write '%s'", o->path);
@@ -124,7 +126,8 @@ yk_code yk_file_write(const char *path, const void *bytes, size_t n, struct yk_e
 yk_code yk_file_read(const char *path, size_t max, char **bytes, size_t *n, struct yk_error *e)
 {
     yk_code rc = YK_OK;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* so that a pipe is refused below, not waited for */
+    int fd = open(path, O_RDONLY | O_CLOEXEC |
+                            O_NONBLOCK); /* so that a pipe is refused below, not waited for */
     if (fd < 0)
         return yk_fail_errno(e, YK_DATA, "cannot open '%s'", path);
     struct stat st;
@@ -133,7 +136,8 @@ yk_code yk_file_read(const char *path, size_t max, char **bytes, size_t *n, stru
         goto out_fd;
     }
     if ((uint64_t)st.st_size > max) {
-        rc = yk_fail(e, YK_DATA, "'%s' is too long: %lld bytes where at most %zu make sense", path, (long long)st.st_size, max);
+        rc = yk_fail(e, YK_DATA, "'%s' is too long: %lld bytes where at most %zu make sense", path,
+                     (long long)st.st_size, max);
         goto out_fd;
     }
     size_t size = (size_t)st.st_size, got = 0;
@@ -171,7 +175,8 @@ static pid_t owner_of(const char *name)
         mark = p;
     int pid, end = 0;
     unsigned serial;
-    if (mark == NULL || sscanf(mark, ".tmp.%9d.%9u%n", &pid, &serial, &end) != 2 || mark[end] != '\0')
+    if (mark == NULL || sscanf(mark, ".tmp.%9d.%9u%n", &pid, &serial, &end) != 2 ||
+        mark[end] != '\0')
         return 0;
     return pid > 0 ? pid : 0;
 }
@@ -230,7 +235,8 @@ yk_code yk_cache_dir(char out[YK_PATH_MAX], struct yk_error *e)
     if (xdg != NULL && xdg[0] == '/')
         return yk_path(out, e, "%s/yoke", xdg);
     if (home == NULL || home[0] == '\0') {
-        yk_fail(e, YK_USAGE, "cannot tell where to keep data: neither XDG_CACHE_HOME nor HOME is set");
+        yk_fail(e, YK_USAGE,
+                "cannot tell where to keep data: neither XDG_CACHE_HOME nor HOME is set");
         yk_hint(e, "set XDG_CACHE_HOME to a folder you may write");
         return YK_USAGE;
     }

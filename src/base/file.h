@@ -16,10 +16,12 @@
 #define YK_PATH_MAX 4096
 
 struct yk_outfile {
-    bool hasty; /* set after opening: rename without waiting for the disk. Whole after a kill, not after a power cut */
-    int fd;     /* open on `temp`; -1 when closed */
+    bool
+        hasty; /* set after opening: rename without waiting for the disk. Whole after a kill, not after a power cut */
+    int fd;    /* open on `temp`; -1 when closed */
     char path[YK_PATH_MAX]; /* the final name */
-    char temp[YK_PATH_MAX]; /* "<path>.tmp.<pid>.<n>"; "" where the target is a pipe or a device, which is written as it is */
+    char temp
+        [YK_PATH_MAX]; /* "<path>.tmp.<pid>.<n>"; "" where the target is a pipe or a device, which is written as it is */
 };
 
 /* Open a temporary file beside `path`; a folder of that name is YK_USAGE. On failure nothing is left behind and `o` needs no release. */
@@ -43,7 +45,8 @@ void yk_sweep(const char *dir);
 yk_code yk_mkdirs(const char *path, struct yk_error *e);
 
 /* snprintf into a path buffer of YK_PATH_MAX; a path that does not fit is YK_USAGE. */
-yk_code yk_path(char out[YK_PATH_MAX], struct yk_error *e, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+yk_code yk_path(char out[YK_PATH_MAX], struct yk_error *e, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
 bool yk_is_dir(const char *path);
 bool yk_exists(const char *path);

@@ -87,7 +87,8 @@ static void test_open_fails_cleanly(void **state)
     assert_non_null(strstr(e.text, "no such file"));
     yk_outfile_abort(&o);
     mkdir(in(state, "dir"), 0777);
-    assert_int_equal(yk_outfile_open(&o, path, &e), YK_USAGE); /* not only when it is renamed onto the folder */
+    assert_int_equal(yk_outfile_open(&o, path, &e),
+                     YK_USAGE); /* not only when it is renamed onto the folder */
     assert_int_equal(o.fd, -1);
     assert_non_null(strstr(e.text, "it is a folder"));
     assert_int_equal(yk_file_write(path, "x", 1, &e), YK_USAGE);
@@ -126,7 +127,8 @@ static void test_read_is_bounded(void **state)
     assert_int_equal(yk_file_read(path, 4, &text, &n, &e), YK_DATA);
     assert_int_equal(yk_file_read(*state, 4, &text, &n, &e), YK_DATA);
     assert_int_equal(yk_file_read(in(state, "none"), 4, &text, &n, &e), YK_DATA);
-    int fd = open(in(state, "huge"), O_CREAT | O_WRONLY, 0666); /* claims a terabyte: refused before any allocation */
+    int fd = open(in(state, "huge"), O_CREAT | O_WRONLY,
+                  0666); /* claims a terabyte: refused before any allocation */
     assert_int_equal(ftruncate(fd, (off_t)1 << 40), 0);
     close(fd);
     assert_int_equal(yk_file_read(path, 1 << 20, &text, &n, &e), YK_DATA);
@@ -202,7 +204,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_count_text),
         cmocka_unit_test_setup_teardown(test_write_then_read, testdir_setup, testdir_teardown),
-        cmocka_unit_test_setup_teardown(test_old_content_until_commit, testdir_setup, testdir_teardown),
+        cmocka_unit_test_setup_teardown(test_old_content_until_commit, testdir_setup,
+                                        testdir_teardown),
         cmocka_unit_test_setup_teardown(test_open_fails_cleanly, testdir_setup, testdir_teardown),
         cmocka_unit_test_setup_teardown(test_short_write, testdir_setup, testdir_teardown),
         cmocka_unit_test_setup_teardown(test_read_is_bounded, testdir_setup, testdir_teardown),

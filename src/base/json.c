@@ -9,12 +9,14 @@
 
 enum { MAX_FILE = 16 << 20, DIGITS = 10 };
 
-yk_code yk_json_parse(const char *text, size_t n, const char *what, json_t **out, struct yk_error *e)
+yk_code yk_json_parse(const char *text, size_t n, const char *what, json_t **out,
+                      struct yk_error *e)
 {
     json_error_t why;
     json_t *value = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
     if (value == NULL)
-        return yk_fail(e, YK_DATA, "'%s' is not valid JSON: line %d, column %d: %s", what, why.line, why.column, why.text);
+        return yk_fail(e, YK_DATA, "'%s' is not valid JSON: line %d, column %d: %s", what, why.line,
+                       why.column, why.text);
     if (!json_is_object(value)) {
         json_decref(value);
         return yk_fail(e, YK_DATA, "'%s' is not a JSON object", what);

@@ -9,7 +9,8 @@
 #include <stddef.h>
 
 /* A JSON object from text or from a file (at most 16 MB; YK_DATA otherwise). The caller json_decrefs it. */
-yk_code yk_json_parse(const char *text, size_t n, const char *what, json_t **out, struct yk_error *e);
+yk_code yk_json_parse(const char *text, size_t n, const char *what, json_t **out,
+                      struct yk_error *e);
 yk_code yk_json_load(const char *path, json_t **out, struct yk_error *e);
 
 /* Indented, keys in insertion order, atomically (see file.h). */

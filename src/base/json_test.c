@@ -26,8 +26,15 @@ static void test_parse(void **state)
 static void test_refuses(void **state)
 {
     (void)state;
-    static const char *const bad[] = {
-        "", "{", "[1]", "3", "{\"a\":1,\"a\":2}", "{\"a\":1}x", "{\"a\":1e999}", "{\"\\u0000\":1}", "{\"a\":\"\xff\"}"};
+    static const char *const bad[] = {"",
+                                      "{",
+                                      "[1]",
+                                      "3",
+                                      "{\"a\":1,\"a\":2}",
+                                      "{\"a\":1}x",
+                                      "{\"a\":1e999}",
+                                      "{\"\\u0000\":1}",
+                                      "{\"a\":\"\xff\"}"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         json_t *v = NULL;
         struct yk_error e;
@@ -61,15 +68,16 @@ static void test_save_and_load(void **state)
     struct yk_error e;
     json_t *back;
     yk_path(path, NULL, "%s/x.json", (char *)*state);
-    json_t *v =
-        json_pack("{s:i, s:s, s:o, s:o}", "zeta", 1, "alpha", "two", "loss", yk_json_real(0.25), "nan", yk_json_real(NAN));
+    json_t *v = json_pack("{s:i, s:s, s:o, s:o}", "zeta", 1, "alpha", "two", "loss",
+                          yk_json_real(0.25), "nan", yk_json_real(NAN));
     assert_int_equal(yk_json_save(path, v, &e), YK_OK);
     json_decref(v);
 
     char *text;
     size_t n;
     assert_int_equal(yk_file_read(path, 1000, &text, &n, &e), YK_OK);
-    assert_string_equal(text, "{\n  \"zeta\": 1,\n  \"alpha\": \"two\",\n  \"loss\": 0.25,\n  \"nan\": null\n}\n");
+    assert_string_equal(
+        text, "{\n  \"zeta\": 1,\n  \"alpha\": \"two\",\n  \"loss\": 0.25,\n  \"nan\": null\n}\n");
     free(text);
 
     assert_int_equal(yk_json_load(path, &back, &e), YK_OK);

@@ -19,7 +19,9 @@
 #include <stdlib.h>
 
 enum { IDLE, BUSY, STOP };
-enum { YIELDS = 300 }; /* waking a sleeping core costs about 57 us; so many yields cost less on an idle machine */
+enum {
+    YIELDS = 300
+}; /* waking a sleeping core costs about 57 us; so many yields cost less on an idle machine */
 
 struct yk_lane {
     pthread_t thread;

@@ -80,7 +80,8 @@ static void test_post_waits_for_the_job_before(void **state)
 {
     (void)state;
     struct yk_lane *lane;
-    struct work first = {.sleep_us = 30000}, second = first; /* long past the yields: both sides sleep */
+    struct work first = {.sleep_us = 30000},
+                second = first; /* long past the yields: both sides sleep */
     assert_int_equal(yk_lane_open(&lane, "slow", NULL), YK_OK);
     double t0 = yk_now();
     yk_lane_post(lane, job, &first);

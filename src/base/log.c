@@ -22,7 +22,8 @@
 enum { LINE = 2048, STATUS = 1024 };
 
 #define WIPE "\r\033[K"
-#define NOWRAP "\033[?7l" /* a status wider than the terminal is clipped, not folded: folded rows could not be wiped */
+#define NOWRAP                                                                                     \
+    "\033[?7l" /* a status wider than the terminal is clipped, not folded: folded rows could not be wiped */
 #define WRAP "\033[?7h"
 #define PLAIN "\033[0m"
 #define DIM "\033[2m"
@@ -128,10 +129,12 @@ static void to_file(struct yk_log *log, enum yk_level level, const char *prefix,
     clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &utc);
     strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &utc);
-    yk_buf_format(&log->out, "%s.%03ldZ %s %s%s\n", date, now.tv_nsec / 1000000, levels[level].name, prefix, text);
+    yk_buf_format(&log->out, "%s.%03ldZ %s %s%s\n", date, now.tv_nsec / 1000000, levels[level].name,
+                  prefix, text);
     if (!send_out(&log->out, log->file) && !log->file_failed) {
         log->file_failed = true;
-        to_stderr(log, levels[YK_WARN].color, levels[YK_WARN].prefix, "cannot write the log file; it will be incomplete");
+        to_stderr(log, levels[YK_WARN].color, levels[YK_WARN].prefix,
+                  "cannot write the log file; it will be incomplete");
     }
 }
 

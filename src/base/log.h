@@ -22,8 +22,10 @@ void yk_log_close(struct yk_log *log);
 /* From now on also write to `path`, appending. */
 yk_code yk_log_file(struct yk_log *log, const char *path, struct yk_error *e);
 
-void yk_log_line(struct yk_log *log, enum yk_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-void yk_log_error(struct yk_log *log, enum yk_level level, const struct yk_error *e); /* the sentence and its hint */
+void yk_log_line(struct yk_log *log, enum yk_level level, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+void yk_log_error(struct yk_log *log, enum yk_level level,
+                  const struct yk_error *e); /* the sentence and its hint */
 
 /* The progress line: on a terminal it replaces the one before; "" removes it. Elsewhere, and below --quiet, it is ignored. */
 void yk_log_status(struct yk_log *log, const char *text);

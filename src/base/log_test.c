@@ -43,7 +43,8 @@ static void restore(void)
 }
 
 /* stderr becomes a file; `tell` logs; `seen` is what came. */
-static void capture_file(const char *dir, enum yk_level least, const char *log_path, void (*tell)(struct yk_log *))
+static void capture_file(const char *dir, enum yk_level least, const char *log_path,
+                         void (*tell)(struct yk_log *))
 {
     char path[YK_PATH_MAX];
     yk_path(path, NULL, "%s/stderr", dir);
@@ -91,8 +92,8 @@ static void capture_terminal(bool want_color, void (*tell)(struct yk_log *))
 static void test_plain(void **state)
 {
     capture_file(*state, YK_INFO, NULL, say);
-    assert_string_equal(seen,
-                        "yoke: step 100\nyoke: warning: checkpoint 'x' is damaged\nyoke: cannot open 'a'\nhint: fetch it\n");
+    assert_string_equal(seen, "yoke: step 100\nyoke: warning: checkpoint 'x' is damaged\nyoke: "
+                              "cannot open 'a'\nhint: fetch it\n");
     capture_file(*state, YK_ERROR, NULL, say);
     assert_string_equal(seen, "yoke: cannot open 'a'\nhint: fetch it\n");
     capture_file(*state, YK_DEBUG, NULL, say);
@@ -108,13 +109,15 @@ static void test_file_takes_everything(void **state)
     capture_file(*state, YK_ERROR, path, say);
     capture_file(*state, YK_ERROR, path, say); /* appends */
     assert_int_equal(yk_file_read(path, 100000, &text, &n, NULL), YK_OK);
-    static const char *const want[] = {"debug detail 1", "info step 100", "warning checkpoint 'x' is damaged",
-                                       "error cannot open 'a'", "error hint: fetch it"};
+    static const char *const want[] = {"debug detail 1", "info step 100",
+                                       "warning checkpoint 'x' is damaged", "error cannot open 'a'",
+                                       "error hint: fetch it"};
     char *save, *line = strtok_r(text, "\n", &save);
     for (int i = 0; i < 10; i++, line = strtok_r(NULL, "\n", &save)) {
         int year, month, day, hour, minute, second, ms, at = 0;
         assert_non_null(line);
-        assert_int_equal(sscanf(line, "%4d-%2d-%2dT%2d:%2d:%2d.%3dZ %n", &year, &month, &day, &hour, &minute, &second, &ms, &at),
+        assert_int_equal(sscanf(line, "%4d-%2d-%2dT%2d:%2d:%2d.%3dZ %n", &year, &month, &day, &hour,
+                                &minute, &second, &ms, &at),
                          7);
         assert_int_equal(at, strlen("2026-11-15T20:00:00.123Z "));
         assert_string_equal(line + at, want[i % 5]);
@@ -183,7 +186,8 @@ static void test_terminal(void **state)
                               "\r\033[K"
                               "\033[33myoke: warning: careful\033[0m\r\n");
     capture_terminal(true, say);
-    assert_non_null(strstr(seen, "\033[31myoke: cannot open 'a'\033[0m\r\n\033[2mhint: fetch it\033[0m\r\n"));
+    assert_non_null(
+        strstr(seen, "\033[31myoke: cannot open 'a'\033[0m\r\n\033[2mhint: fetch it\033[0m\r\n"));
     setenv("NO_COLOR", "1", 1);
     capture_terminal(false, say);
     assert_null(strchr(seen, '\033'));
@@ -231,12 +235,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_plain, testdir_setup, testdir_teardown),
-        cmocka_unit_test_setup_teardown(test_file_takes_everything, testdir_setup, testdir_teardown),
+        cmocka_unit_test_setup_teardown(test_file_takes_everything, testdir_setup,
+                                        testdir_teardown),
         cmocka_unit_test_setup_teardown(test_hostile_text, testdir_setup, testdir_teardown),
-        cmocka_unit_test_setup_teardown(test_full_disk_is_said_once, testdir_setup, testdir_teardown),
-        cmocka_unit_test_setup_teardown(test_file_that_cannot_be_opened, testdir_setup, testdir_teardown),
+        cmocka_unit_test_setup_teardown(test_full_disk_is_said_once, testdir_setup,
+                                        testdir_teardown),
+        cmocka_unit_test_setup_teardown(test_file_that_cannot_be_opened, testdir_setup,
+                                        testdir_teardown),
         cmocka_unit_test(test_terminal),
-        cmocka_unit_test_setup_teardown(test_threads_do_not_mix_lines, testdir_setup, testdir_teardown),
+        cmocka_unit_test_setup_teardown(test_threads_do_not_mix_lines, testdir_setup,
+                                        testdir_teardown),
         cmocka_unit_test(test_null_log),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,17 +28,22 @@ uint64_t yk_memory_free_below(const char *root)
     static const struct {
         const char *most, *used, *stat, *cached;
     } LIMIT[] = {
-        {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat", "inactive_file "},
-        {"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-         "/sys/fs/cgroup/memory/memory.stat", "total_inactive_file "},
+        {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat",
+         "inactive_file "},
+        {"/sys/fs/cgroup/memory/memory.limit_in_bytes",
+         "/sys/fs/cgroup/memory/memory.usage_in_bytes", "/sys/fs/cgroup/memory/memory.stat",
+         "total_inactive_file "},
     };
     uint64_t kib = number_in(root, "/proc/meminfo", "MemAvailable:");
-    uint64_t least = kib < UINT64_MAX / 1024 ? kib * 1024 : (uint64_t)1 << 30; /* a guess where nobody tells */
+    uint64_t least =
+        kib < UINT64_MAX / 1024 ? kib * 1024 : (uint64_t)1 << 30; /* a guess where nobody tells */
     for (size_t i = 0; i < sizeof LIMIT / sizeof LIMIT[0]; i++) {
-        uint64_t most = number_in(root, LIMIT[i].most, NULL), used = number_in(root, LIMIT[i].used, NULL);
+        uint64_t most = number_in(root, LIMIT[i].most, NULL),
+                 used = number_in(root, LIMIT[i].used, NULL);
         if (most == UINT64_MAX || used == UINT64_MAX)
             continue;
-        uint64_t cached = number_in(root, LIMIT[i].stat, LIMIT[i].cached); /* counts as used, and is given up first */
+        uint64_t cached = number_in(root, LIMIT[i].stat,
+                                    LIMIT[i].cached); /* counts as used, and is given up first */
         used -= cached < used ? cached : 0;
         uint64_t left = most > used ? most - used : 0;
         least = left < least ? left : least;

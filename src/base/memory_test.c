@@ -41,7 +41,8 @@ static void this_machine_is_asked(void **state)
         ;
     fclose(f);
     assert_true(yk_memory_free() <= kib * 1024);
-    assert_int_not_equal(yk_memory_free(), (uint64_t)1 << 30); /* what is guessed where nobody tells */
+    assert_int_not_equal(yk_memory_free(),
+                         (uint64_t)1 << 30); /* what is guessed where nobody tells */
 }
 
 static void control_groups_have_used_some(void **state)
@@ -68,7 +69,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(this_machine_is_asked),
-        cmocka_unit_test_setup_teardown(control_groups_have_used_some, testdir_setup, testdir_teardown),
+        cmocka_unit_test_setup_teardown(control_groups_have_used_some, testdir_setup,
+                                        testdir_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -68,7 +68,8 @@ static unsigned distance(const char *a, const char *b)
                 best = d[i - 1][j] + 1;
             if (d[i][j - 1] + 1 < best)
                 best = d[i][j - 1] + 1;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && d[i - 2][j - 2] + 1 < best)
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+                d[i - 2][j - 2] + 1 < best)
                 best = d[i - 2][j - 2] + 1;
             d[i][j] = best;
         }
@@ -78,7 +79,8 @@ static unsigned distance(const char *a, const char *b)
 const char *yk_nearest(const char *typed, const void *words, size_t n, size_t stride)
 {
     const char *best = NULL;
-    unsigned least = (unsigned)strlen(typed) / 3 + 2; /* one slip in a short word, two in a longer one */
+    unsigned least =
+        (unsigned)strlen(typed) / 3 + 2; /* one slip in a short word, two in a longer one */
     for (size_t i = 0; i < n; i++) {
         const char *word = *(const char *const *)(const void *)((const char *)words + i * stride);
         unsigned d = distance(typed, word);
@@ -104,11 +106,13 @@ static yk_code set_number(const struct yk_opt *t, const char *text, double *out,
     char *end;
     errno = 0;
     double v = strtod(text, &end);
-    if (end == text || *end != '\0' || errno == ERANGE || !isfinite(v) || (t->type == YK_OPT_INT && v != floor(v)))
+    if (end == text || *end != '\0' || errno == ERANGE || !isfinite(v) ||
+        (t->type == YK_OPT_INT && v != floor(v)))
         return yk_fail(e, YK_USAGE, "--%s: '%.60s' is not a %s", t->name, text,
                        t->type == YK_OPT_INT ? "whole number" : "number");
     if (v < t->min || v > t->max)
-        return yk_fail(e, YK_USAGE, "--%s: %.60s is out of range: %.10g to %.10g", t->name, text, t->min, t->max);
+        return yk_fail(e, YK_USAGE, "--%s: %.60s is out of range: %.10g to %.10g", t->name, text,
+                       t->min, t->max);
     *out = v;
     return YK_OK;
 }
@@ -161,7 +165,8 @@ static yk_code set_value(struct yk_opts *o, size_t i, const char *text, struct y
     return YK_OK;
 }
 
-yk_code yk_opts_init(struct yk_opts *o, const struct yk_opt *table, size_t n, void *values, struct yk_error *e)
+yk_code yk_opts_init(struct yk_opts *o, const struct yk_opt *table, size_t n, void *values,
+                     struct yk_error *e)
 {
     *o = (struct yk_opts){.table = table, .n = n, .values = values};
     o->origin = calloc(n, sizeof *o->origin);
@@ -201,7 +206,8 @@ static const char *text_of(const struct yk_opts *o, size_t i, char number[64])
     return !words ? number : kept != NULL ? kept : "";
 }
 
-yk_code yk_opts_copy(struct yk_opts *to, void *values, const struct yk_opts *from, struct yk_error *e)
+yk_code yk_opts_copy(struct yk_opts *to, void *values, const struct yk_opts *from,
+                     struct yk_error *e)
 {
     char number[64];
     yk_code rc = yk_opts_init(to, from->table, from->n, values, e);
@@ -219,7 +225,8 @@ static size_t find(const struct yk_opts *o, const char *name)
     return i;
 }
 
-yk_code yk_opts_set(struct yk_opts *o, const char *name, const char *text, enum yk_origin origin, struct yk_error *e)
+yk_code yk_opts_set(struct yk_opts *o, const char *name, const char *text, enum yk_origin origin,
+                    struct yk_error *e)
 {
     size_t i = find(o, name);
     if (i == o->n) {
@@ -254,14 +261,16 @@ bool yk_opts_typed(const struct yk_opts *o, const char *name)
 bool yk_opts_any(const struct yk_opts *o, uint32_t flags, bool typed)
 {
     for (size_t i = 0; i < o->n; i++)
-        if ((o->table[i].flags & flags) && o->given[i] && (!typed || o->origin[i] >= YK_CONFIG_FILE))
+        if ((o->table[i].flags & flags) && o->given[i] &&
+            (!typed || o->origin[i] >= YK_CONFIG_FILE))
             return true;
     return false;
 }
 
 void yk_opt_text(const struct yk_opts *o, size_t i, char *out, size_t cap)
 {
-    static const char *const unit[] = {[YK_NEVER] = "", [YK_STEPS] = "", [YK_EXAMPLES] = "ex", [YK_SECONDS] = "s"};
+    static const char *const unit[] = {
+        [YK_NEVER] = "", [YK_STEPS] = "", [YK_EXAMPLES] = "ex", [YK_SECONDS] = "s"};
     const struct yk_opt *t = &o->table[i];
     const void *at = field(o, i);
     bool set = o->given[i] || t->value != NULL;
@@ -279,7 +288,8 @@ void yk_opt_text(const struct yk_opts *o, size_t i, char *out, size_t cap)
         snprintf(out, cap, "%.17g", *(const double *)at);
         break;
     case YK_OPT_EVERY:
-        snprintf(out, cap, "%.17g%s", ((const struct yk_every *)at)->amount, unit[((const struct yk_every *)at)->unit]);
+        snprintf(out, cap, "%.17g%s", ((const struct yk_every *)at)->amount,
+                 unit[((const struct yk_every *)at)->unit]);
         break;
     case YK_OPT_TEXT:
     case YK_OPT_CHOICE:
@@ -306,8 +316,8 @@ json_t *yk_opts_json(const struct yk_opts *o, uint32_t verb)
     return out;
 }
 
-yk_code yk_opts_load(struct yk_opts *o, const json_t *saved, const char *what, enum yk_origin origin, uint32_t but_not,
-                     struct yk_error *e)
+yk_code yk_opts_load(struct yk_opts *o, const json_t *saved, const char *what,
+                     enum yk_origin origin, uint32_t but_not, struct yk_error *e)
 {
     const char *name;
     json_t *value;

@@ -30,13 +30,23 @@ struct yk_every {
     double amount;
 };
 
-enum yk_origin { YK_BUILT_IN, YK_FROM_MODEL, YK_USER_INI, YK_LOCAL_INI, YK_RESUMED, YK_CONFIG_FILE, YK_COMMAND_LINE };
+enum yk_origin {
+    YK_BUILT_IN,
+    YK_FROM_MODEL,
+    YK_USER_INI,
+    YK_LOCAL_INI,
+    YK_RESUMED,
+    YK_CONFIG_FILE,
+    YK_COMMAND_LINE
+};
 
 enum {
     YK_OPT_ON_RESUME = 1, /* may be changed when a run is resumed */
-    YK_OPT_TRANSIENT = 2, /* about this call, not about the run: not saved in config.json, not read from it */
-    YK_OPT_SHARED = 4,    /* a result does not depend on it, or it is common to all verbs: listed last in help */
-    YK_OPT_STOP = 8,      /* a stop rule: giving any on resume replaces all that the run had */
+    YK_OPT_TRANSIENT =
+        2, /* about this call, not about the run: not saved in config.json, not read from it */
+    YK_OPT_SHARED =
+        4, /* a result does not depend on it, or it is common to all verbs: listed last in help */
+    YK_OPT_STOP = 8, /* a stop rule: giving any on resume replaces all that the run had */
 };
 
 struct yk_opt {
@@ -61,12 +71,15 @@ struct yk_opts {
     bool *given;            /* (n) set by anything but the built-in default */
 };
 
-yk_code yk_opts_init(struct yk_opts *o, const struct yk_opt *table, size_t n, void *values, struct yk_error *e);
+yk_code yk_opts_init(struct yk_opts *o, const struct yk_opt *table, size_t n, void *values,
+                     struct yk_error *e);
 void yk_opts_release(struct yk_opts *o); /* frees the texts in `values` too */
-yk_code yk_opts_copy(struct yk_opts *to, void *values, const struct yk_opts *from, struct yk_error *e);
+yk_code yk_opts_copy(struct yk_opts *to, void *values, const struct yk_opts *from,
+                     struct yk_error *e);
 
 /* Set one option from text, checking type and range; `name` without dashes. An unknown name is YK_USAGE with a suggestion. */
-yk_code yk_opts_set(struct yk_opts *o, const char *name, const char *text, enum yk_origin origin, struct yk_error *e);
+yk_code yk_opts_set(struct yk_opts *o, const char *name, const char *text, enum yk_origin origin,
+                    struct yk_error *e);
 
 bool yk_opts_given(const struct yk_opts *o, const char *name);
 /* Was it given for this call: on the command line or in --config FILE? */
@@ -75,21 +88,24 @@ bool yk_opts_typed(const struct yk_opts *o, const char *name);
 bool yk_opts_any(const struct yk_opts *o, uint32_t flags, bool typed);
 
 /* The arguments after the verb. Words that are no options go to `words` (at most `max`). */
-yk_code yk_opts_args(struct yk_opts *o, uint32_t verb, const char *verb_name, int argc, char *const *argv, const char **words,
-                     size_t max, size_t *n, struct yk_error *e);
+yk_code yk_opts_args(struct yk_opts *o, uint32_t verb, const char *verb_name, int argc,
+                     char *const *argv, const char **words, size_t max, size_t *n,
+                     struct yk_error *e);
 
 /* A configuration file: `key = value`; [verb] sections hold for that verb, what stands before any section for all.
  * `verb_of` maps a section's name to its bit (0: no such verb). YK_USAGE names file and line. */
-yk_code yk_opts_ini(struct yk_opts *o, const char *path, uint32_t verb, uint32_t (*verb_of)(const char *name),
-                    enum yk_origin origin, struct yk_error *e);
+yk_code yk_opts_ini(struct yk_opts *o, const char *path, uint32_t verb,
+                    uint32_t (*verb_of)(const char *name), enum yk_origin origin,
+                    struct yk_error *e);
 yk_code yk_opts_ini_text(struct yk_opts *o, const char *text, const char *what, uint32_t verb,
-                         uint32_t (*verb_of)(const char *name), enum yk_origin origin, struct yk_error *e);
+                         uint32_t (*verb_of)(const char *name), enum yk_origin origin,
+                         struct yk_error *e);
 
 /* Everything a run should remember, and back. Values are JSON numbers, booleans and strings; unset ones are left out. */
 json_t *yk_opts_json(const struct yk_opts *o, uint32_t verb);
 /* Options that have one of the flags `but_not` are passed over. */
-yk_code yk_opts_load(struct yk_opts *o, const json_t *saved, const char *what, enum yk_origin origin, uint32_t but_not,
-                     struct yk_error *e);
+yk_code yk_opts_load(struct yk_opts *o, const json_t *saved, const char *what,
+                     enum yk_origin origin, uint32_t but_not, struct yk_error *e);
 
 /* The value as a user would type it ("" if unset). */
 void yk_opt_text(const struct yk_opts *o, size_t i, char *out, size_t cap);

@@ -28,7 +28,8 @@ static const struct yk_opt TABLE[] = {
     {"name", 0, YK_OPT_TEXT, TRAIN | EVAL, AT(name), NULL, 0, 0, NULL, "TEXT", 0, "a name"},
     {"kind", 0, YK_OPT_CHOICE, TRAIN, AT(kind), "red", 0, 0, "red|green|blue", "KIND", 0, "a kind"},
     {"every", 0, YK_OPT_EVERY, TRAIN, AT(every), "10s", 0, 0, NULL, "N", 0, "how often"},
-    {"folder", 0, YK_OPT_TEXT, TRAIN, AT(folder), NULL, 0, 0, NULL, "DIR", YK_OPT_TRANSIENT, "where"},
+    {"folder", 0, YK_OPT_TEXT, TRAIN, AT(folder), NULL, 0, 0, NULL, "DIR", YK_OPT_TRANSIENT,
+     "where"},
 };
 enum { N = sizeof TABLE / sizeof TABLE[0] };
 
@@ -55,7 +56,8 @@ static void test_defaults(void **state)
     (void)state;
     struct rig r;
     rig_open(&r);
-    assert_true(!r.v.fast && r.v.batch == 100 && r.v.rate == 0 && r.v.name == NULL && r.v.folder == NULL);
+    assert_true(!r.v.fast && r.v.batch == 100 && r.v.rate == 0 && r.v.name == NULL &&
+                r.v.folder == NULL);
     assert_string_equal(r.v.kind, "red");
     assert_true(r.v.every.unit == YK_SECONDS && r.v.every.amount == 10);
     for (size_t i = 0; i < N; i++)
@@ -88,7 +90,8 @@ static void test_accepts(void **state)
         {"batch", "60000", "60000"},
         {"batch", "1e3", "1000"},
         {"batch", "+5", "5"},
-        {"batch", "8999999999999999", "8999999999999999"}, /* exact, though it went through a double */
+        {"batch", "8999999999999999",
+         "8999999999999999"}, /* exact, though it went through a double */
         {"rate", "0.1", "0.10000000000000001"},
         {"rate", "1e-12", "9.9999999999999998e-13"},
         {"rate", "1e6", "1000000"},
@@ -169,7 +172,8 @@ static void test_refuses(void **state)
             fail_msg("expected '%s' in: %s", BAD[k].why, r.e.text);
         assert_false(yk_opts_given(&r.o, BAD[k].name));
     }
-    assert_true(r.v.batch == 100 && r.v.rate == 0 && strcmp(r.v.kind, "red") == 0 && r.v.every.amount == 10);
+    assert_true(r.v.batch == 100 && r.v.rate == 0 && strcmp(r.v.kind, "red") == 0 &&
+                r.v.every.amount == 10);
     yk_opts_release(&r.o);
 }
 
@@ -177,7 +181,8 @@ static void test_refuses(void **state)
 static void test_origins(void **state)
 {
     (void)state;
-    static const enum yk_origin ORDER[] = {YK_FROM_MODEL, YK_USER_INI, YK_LOCAL_INI, YK_RESUMED, YK_CONFIG_FILE, YK_COMMAND_LINE};
+    static const enum yk_origin ORDER[] = {YK_FROM_MODEL, YK_USER_INI,    YK_LOCAL_INI,
+                                           YK_RESUMED,    YK_CONFIG_FILE, YK_COMMAND_LINE};
     enum { ORIGINS = sizeof ORDER / sizeof ORDER[0] };
     for (int a = 0; a < ORIGINS; a++)
         for (int b = 0; b < ORIGINS; b++) {
@@ -197,8 +202,9 @@ static void test_suggestions(void **state)
     static const struct {
         const char *typed, *near; /* NULL: nothing is near */
     } TYPED[] = {
-        {"bach", "batch"},    {"btach", "batch"}, {"batchs", "batch"}, {"rat", "rate"},    {"every ", "every"},
-        {"foldre", "folder"}, {"zzz", NULL},      {"", NULL},          {"learning", NULL},
+        {"bach", "batch"}, {"btach", "batch"},  {"batchs", "batch"},
+        {"rat", "rate"},   {"every ", "every"}, {"foldre", "folder"},
+        {"zzz", NULL},     {"", NULL},          {"learning", NULL},
     };
     struct rig r;
     char hint[64], longest[201];
@@ -235,8 +241,9 @@ static void test_json_round_trip(void **state)
     assert_true(json_is_true(json_object_get(j, "fast")));
     assert_true(json_is_integer(json_object_get(j, "batch")));
     assert_true(json_is_real(json_object_get(j, "rate")));
-    assert_string_equal(json_string_value(json_object_get(j, "kind")), "red"); /* defaults too: the run saw them */
-    assert_null(json_object_get(j, "folder"));                                 /* about this call only */
+    assert_string_equal(json_string_value(json_object_get(j, "kind")),
+                        "red");                /* defaults too: the run saw them */
+    assert_null(json_object_get(j, "folder")); /* about this call only */
     char *text = json_dumps(j, 0);
     json_decref(j);
     j = json_loads(text, 0, NULL); /* through bytes, as a run's config.json is */
@@ -333,9 +340,11 @@ static void test_copy(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),     cmocka_unit_test(test_accepts),     cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_origins),      cmocka_unit_test(test_suggestions), cmocka_unit_test(test_json_round_trip),
-        cmocka_unit_test(test_load_refuses), cmocka_unit_test(test_copy),        cmocka_unit_test(test_long),
+        cmocka_unit_test(test_defaults),     cmocka_unit_test(test_accepts),
+        cmocka_unit_test(test_refuses),      cmocka_unit_test(test_origins),
+        cmocka_unit_test(test_suggestions),  cmocka_unit_test(test_json_round_trip),
+        cmocka_unit_test(test_load_refuses), cmocka_unit_test(test_copy),
+        cmocka_unit_test(test_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,8 +28,8 @@ static const struct yk_opt *by_letter(const struct yk_opts *o, char letter)
 }
 
 /* Unknown, or known but not for this verb: suggest only what the verb takes. */
-static yk_code unknown(const struct yk_opts *o, uint32_t verb, const char *verb_name, const char *arg, bool exists,
-                       struct yk_error *e)
+static yk_code unknown(const struct yk_opts *o, uint32_t verb, const char *verb_name,
+                       const char *arg, bool exists, struct yk_error *e)
 {
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)strcspn(arg, "="), arg);
@@ -42,7 +42,9 @@ static yk_code unknown(const struct yk_opts *o, uint32_t verb, const char *verb_
     for (size_t i = 0; i < o->n && n < 128; i++)
         if (o->table[i].verbs & verb)
             words[n++] = o->table[i].name;
-    const char *near = exists || strncmp(name, "--", 2) != 0 ? NULL : yk_nearest(name + 2, words, n, sizeof words[0]);
+    const char *near = exists || strncmp(name, "--", 2) != 0
+                           ? NULL
+                           : yk_nearest(name + 2, words, n, sizeof words[0]);
     if (near != NULL)
         yk_hint(e, "did you mean '--%s'?", near);
     else
@@ -50,8 +52,9 @@ static yk_code unknown(const struct yk_opts *o, uint32_t verb, const char *verb_
     return YK_USAGE;
 }
 
-yk_code yk_opts_args(struct yk_opts *o, uint32_t verb, const char *verb_name, int argc, char *const *argv, const char **words,
-                     size_t max, size_t *n, struct yk_error *e)
+yk_code yk_opts_args(struct yk_opts *o, uint32_t verb, const char *verb_name, int argc,
+                     char *const *argv, const char **words, size_t max, size_t *n,
+                     struct yk_error *e)
 {
     bool only_words = false;
     *n = 0;
@@ -59,7 +62,8 @@ yk_code yk_opts_args(struct yk_opts *o, uint32_t verb, const char *verb_name, in
         const char *arg = argv[i];
         if (only_words || arg[0] != '-' || arg[1] == '\0') {
             if (*n == max) {
-                yk_fail(e, YK_USAGE, "'yoke %s' does not know what to do with '%.60s'", verb_name, arg);
+                yk_fail(e, YK_USAGE, "'yoke %s' does not know what to do with '%.60s'", verb_name,
+                        arg);
                 yk_hint(e, "'yoke help %s' shows how it is called", verb_name);
                 return YK_USAGE;
             }
@@ -87,10 +91,11 @@ yk_code yk_opts_args(struct yk_opts *o, uint32_t verb, const char *verb_name, in
         if (t->type == YK_OPT_FLAG) {
             value = value ? value : "true";
         } else if (value == NULL) {
-            bool option_next =
-                i + 1 < argc && strncmp(argv[i + 1], "--", 2) == 0 && by_name(o, argv[i + 1] + 2, strcspn(argv[i + 1] + 2, "="));
+            bool option_next = i + 1 < argc && strncmp(argv[i + 1], "--", 2) == 0 &&
+                               by_name(o, argv[i + 1] + 2, strcspn(argv[i + 1] + 2, "="));
             if (i + 1 == argc || option_next)
-                return yk_fail(e, YK_USAGE, "--%s needs a value: --%s %s", t->name, t->name, t->meta);
+                return yk_fail(e, YK_USAGE, "--%s needs a value: --%s %s", t->name, t->name,
+                               t->meta);
             value = argv[++i];
         }
         yk_code rc = yk_opts_set(o, t->name, value, YK_COMMAND_LINE, e);
@@ -144,13 +149,15 @@ static int entry(void *arg, const char *section, const char *name, const char *v
 }
 
 yk_code yk_opts_ini_text(struct yk_opts *o, const char *text, const char *what, uint32_t verb,
-                         uint32_t (*verb_of)(const char *name), enum yk_origin origin, struct yk_error *e)
+                         uint32_t (*verb_of)(const char *name), enum yk_origin origin,
+                         struct yk_error *e)
 {
     int line = 1;
     for (const char *p = text; *p != '\0'; line++) {
         size_t len = strcspn(p, "\n");
         if (len > LINE_MOST)
-            return yk_fail(e, YK_USAGE, "'%s' line %d is longer than %d characters", what, line, LINE_MOST);
+            return yk_fail(e, YK_USAGE, "'%s' line %d is longer than %d characters", what, line,
+                           LINE_MOST);
         p += len + (p[len] == '\n');
     }
     struct reading r = {.o = o, .at = text, .verb = verb, .verb_of = verb_of, .origin = origin};
@@ -158,15 +165,17 @@ yk_code yk_opts_ini_text(struct yk_opts *o, const char *text, const char *what, 
     if (bad == 0)
         return YK_OK;
     if (r.rc == YK_OK || bad < r.line) /* not an entry at all */
-        return yk_fail(e, YK_USAGE, "'%s' line %d is neither 'key = value' nor '[section]'", what, bad);
+        return yk_fail(e, YK_USAGE, "'%s' line %d is neither 'key = value' nor '[section]'", what,
+                       bad);
     yk_fail(e, YK_USAGE, "'%s' line %d: %.300s", what, bad, r.error.text);
     if (r.error.hint[0] != '\0')
         yk_hint(e, "%s", r.error.hint);
     return YK_USAGE;
 }
 
-yk_code yk_opts_ini(struct yk_opts *o, const char *path, uint32_t verb, uint32_t (*verb_of)(const char *name),
-                    enum yk_origin origin, struct yk_error *e)
+yk_code yk_opts_ini(struct yk_opts *o, const char *path, uint32_t verb,
+                    uint32_t (*verb_of)(const char *name), enum yk_origin origin,
+                    struct yk_error *e)
 {
     char *text;
     size_t n;

@@ -46,7 +46,8 @@ struct rig {
 static void rig_open(struct rig *r)
 {
     memset(r, 0, sizeof *r);
-    assert_int_equal(yk_opts_init(&r->o, TABLE, sizeof TABLE / sizeof TABLE[0], &r->v, &r->e), YK_OK);
+    assert_int_equal(yk_opts_init(&r->o, TABLE, sizeof TABLE / sizeof TABLE[0], &r->v, &r->e),
+                     YK_OK);
 }
 
 /* A fresh set of options, told `line` (words separated by one blank; '_' stands for an empty one). */
@@ -61,7 +62,8 @@ static yk_code args(struct rig *r, uint32_t verb, const char *line)
     }
     yk_opts_release(&r->o);
     rig_open(r);
-    yk_code rc = yk_opts_args(&r->o, verb, verb == TRAIN ? "train" : "eval", argc, argv, r->words, 2, &r->n, &r->e);
+    yk_code rc = yk_opts_args(&r->o, verb, verb == TRAIN ? "train" : "eval", argc, argv, r->words,
+                              2, &r->n, &r->e);
     static char word[2][64];
     for (size_t i = 0; rc == YK_OK && i < r->n; i++) {
         snprintf(word[i], sizeof word[i], "%s", r->words[i]);
@@ -83,9 +85,11 @@ static void test_command_line(void **state)
     assert_true(r.v.batch == 10 && r.v.rate == 0.5 && r.v.json && strcmp(r.v.data, "mnist") == 0);
 
     assert_int_equal(args(&r, TRAIN, "-b 7 a -j -r out"), YK_OK); /* words may stand anywhere */
-    assert_true(r.v.batch == 7 && r.v.json && strcmp(r.v.run, "out") == 0 && strcmp(r.words[0], "a") == 0);
+    assert_true(r.v.batch == 7 && r.v.json && strcmp(r.v.run, "out") == 0 &&
+                strcmp(r.words[0], "a") == 0);
 
-    assert_int_equal(args(&r, TRAIN, "-b12"), YK_OK); /* a letter's value may stand at once behind it */
+    assert_int_equal(args(&r, TRAIN, "-b12"),
+                     YK_OK); /* a letter's value may stand at once behind it */
     assert_int_equal(r.v.batch, 12);
 
     assert_int_equal(args(&r, TRAIN, "--rate -3"), YK_OK); /* a value may begin with a dash */
@@ -98,7 +102,8 @@ static void test_command_line(void **state)
     assert_int_equal(args(&r, TRAIN, "- --data -"), YK_OK); /* a lone dash is a word */
     assert_true(r.n == 1 && strcmp(r.words[0], "-") == 0 && strcmp(r.v.data, "-") == 0);
 
-    assert_int_equal(args(&r, TRAIN, "--json=false --batch 1 --batch 2"), YK_OK); /* the last one counts */
+    assert_int_equal(args(&r, TRAIN, "--json=false --batch 1 --batch 2"),
+                     YK_OK); /* the last one counts */
     assert_true(!r.v.json && r.v.batch == 2);
 
     assert_int_equal(args(&r, TRAIN, "--data=a=b"), YK_OK);
@@ -119,7 +124,8 @@ static void test_command_line_refuses(void **state)
         {TRAIN, "--bach=10", "unknown option '--bach'", "did you mean '--batch'?"},
         {TRAIN, "--xyzzyx", "unknown option '--xyzzyx'", "'yoke help train' lists the options"},
         {EVAL, "--batch 10", "'yoke eval' takes no option '--batch'", "'yoke help eval'"},
-        {EVAL, "--bach 10", "unknown option '--bach'", "'yoke help eval'"}, /* never what the verb does not take */
+        {EVAL, "--bach 10", "unknown option '--bach'",
+         "'yoke help eval'"}, /* never what the verb does not take */
         {EVAL, "-b 10", "takes no option", "'yoke help eval'"},
         {TRAIN, "-x", "unknown option", "'yoke help train'"},
         {TRAIN, "-bj", "'j' is not a whole number", ""},
@@ -140,8 +146,8 @@ static void test_command_line_refuses(void **state)
         if (args(&r, BAD[i].verb, BAD[i].line) != YK_USAGE)
             fail_msg("'%s' was accepted", BAD[i].line);
         if (strstr(r.e.text, BAD[i].text) == NULL || strstr(r.e.hint, BAD[i].hint) == NULL)
-            fail_msg("'%s': expected '%s' and '%s', got '%s' and '%s'", BAD[i].line, BAD[i].text, BAD[i].hint, r.e.text,
-                     r.e.hint);
+            fail_msg("'%s': expected '%s' and '%s', got '%s' and '%s'", BAD[i].line, BAD[i].text,
+                     BAD[i].hint, r.e.text, r.e.hint);
     }
     yk_opts_release(&r.o);
 }
@@ -158,11 +164,14 @@ static void test_ini(void **state)
     (void)state;
     struct rig r;
     rig_open(&r);
-    assert_int_equal(ini(&r, "# a comment\n; another\n\nbatch = 10\nrate=0.5 ; and here\n  \njson = yes\n"), YK_OK);
+    assert_int_equal(
+        ini(&r, "# a comment\n; another\n\nbatch = 10\nrate=0.5 ; and here\n  \njson = yes\n"),
+        YK_OK);
     assert_true(r.v.batch == 10 && r.v.rate == 0.5 && r.v.json);
     assert_int_equal(r.o.origin[1], YK_LOCAL_INI);
 
-    assert_int_equal(ini(&r, "batch = 1\n[eval]\ndata = e\n[train]\nbatch = 2\ndata = t"), YK_OK); /* no newline at the end */
+    assert_int_equal(ini(&r, "batch = 1\n[eval]\ndata = e\n[train]\nbatch = 2\ndata = t"),
+                     YK_OK);                                   /* no newline at the end */
     assert_true(r.v.batch == 2 && strcmp(r.v.data, "t") == 0); /* eval's data is not train's */
 
     assert_int_equal(ini(&r, "\r\nbatch = 3\r\n[train]\r\nrate = 1\r\n"), YK_OK);
@@ -177,13 +186,17 @@ static void test_ini(void **state)
     yk_opts_release(&r.o);
     rig_open(&r);
     assert_int_equal(yk_opts_set(&r.o, "batch", "77", YK_COMMAND_LINE, &r.e), YK_OK);
-    assert_int_equal(yk_opts_ini_text(&r.o, "batch = 10\nrate = 2\n", "x", TRAIN, verb_of, YK_USER_INI, &r.e), YK_OK);
+    assert_int_equal(
+        yk_opts_ini_text(&r.o, "batch = 10\nrate = 2\n", "x", TRAIN, verb_of, YK_USER_INI, &r.e),
+        YK_OK);
     assert_true(r.v.batch == 77 && r.v.rate == 2);
     yk_opts_release(&r.o);
 
     /* an option of other verbs only, outside of sections, is somebody else's business */
     rig_open(&r);
-    assert_int_equal(yk_opts_ini_text(&r.o, "batch = 10\ndata = x\n", "x", EVAL, verb_of, YK_USER_INI, &r.e), YK_OK);
+    assert_int_equal(
+        yk_opts_ini_text(&r.o, "batch = 10\ndata = x\n", "x", EVAL, verb_of, YK_USER_INI, &r.e),
+        YK_OK);
     assert_true(r.v.batch == 100 && strcmp(r.v.data, "x") == 0);
     yk_opts_release(&r.o);
 }
@@ -196,7 +209,8 @@ static void test_ini_refuses(void **state)
     } BAD[] = {
         {"batch = 10\nnonsense\n", "'yoke.ini' line 2 is neither", ""},
         {"[train\nbatch = 1\n", "'yoke.ini' line 1 is neither", ""},
-        {"\n\nbach = 10\n", "'yoke.ini' line 3: unknown option '--bach'", "did you mean '--batch'?"},
+        {"\n\nbach = 10\n", "'yoke.ini' line 3: unknown option '--bach'",
+         "did you mean '--batch'?"},
         {"batch = x\n", "line 1: --batch: 'x' is not a whole number", ""},
         {"batch = 0", "line 1: --batch: 0 is out of range", ""},
         {"batch =\n", "line 1: --batch: '' is not", ""},
@@ -217,7 +231,8 @@ static void test_ini_refuses(void **state)
         if (ini(&r, BAD[i].text) != YK_USAGE)
             fail_msg("'%s' was accepted", BAD[i].text);
         if (strstr(r.e.text, BAD[i].why) == NULL || strstr(r.e.hint, BAD[i].hint) == NULL)
-            fail_msg("expected '%s' and '%s', got '%s' and '%s'", BAD[i].why, BAD[i].hint, r.e.text, r.e.hint);
+            fail_msg("expected '%s' and '%s', got '%s' and '%s'", BAD[i].why, BAD[i].hint, r.e.text,
+                     r.e.hint);
     }
     yk_opts_release(&r.o);
 }
@@ -250,7 +265,8 @@ static void test_ini_file(void **state)
     struct rig r;
     rig_open(&r);
     assert_int_equal(yk_path(path, NULL, "%s/my.ini", (char *)*state), YK_OK);
-    assert_int_equal(yk_opts_ini(&r.o, path, TRAIN, verb_of, YK_CONFIG_FILE, &r.e), YK_USAGE); /* named, but not there */
+    assert_int_equal(yk_opts_ini(&r.o, path, TRAIN, verb_of, YK_CONFIG_FILE, &r.e),
+                     YK_USAGE); /* named, but not there */
     assert_non_null(strstr(r.e.text, path));
     assert_int_equal(yk_file_write(path, "[train]\nbatch = 12\n", 19, NULL), YK_OK);
     assert_int_equal(yk_opts_ini(&r.o, path, TRAIN, verb_of, YK_CONFIG_FILE, &r.e), YK_OK);
@@ -259,16 +275,20 @@ static void test_ini_file(void **state)
     assert_int_equal(yk_file_write(path, "batch = 1\n\0rate = 1\n", 20, NULL), YK_OK);
     assert_int_equal(yk_opts_ini(&r.o, path, TRAIN, verb_of, YK_CONFIG_FILE, &r.e), YK_USAGE);
     assert_non_null(strstr(r.e.text, "is not text"));
-    assert_int_equal(yk_opts_ini(&r.o, *state, TRAIN, verb_of, YK_CONFIG_FILE, &r.e), YK_USAGE); /* a folder */
+    assert_int_equal(yk_opts_ini(&r.o, *state, TRAIN, verb_of, YK_CONFIG_FILE, &r.e),
+                     YK_USAGE); /* a folder */
     yk_opts_release(&r.o);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_command_line), cmocka_unit_test(test_command_line_refuses),
-        cmocka_unit_test(test_ini),          cmocka_unit_test(test_ini_refuses),
-        cmocka_unit_test(test_long_lines),   cmocka_unit_test_setup_teardown(test_ini_file, testdir_setup, testdir_teardown),
+        cmocka_unit_test(test_command_line),
+        cmocka_unit_test(test_command_line_refuses),
+        cmocka_unit_test(test_ini),
+        cmocka_unit_test(test_ini_refuses),
+        cmocka_unit_test(test_long_lines),
+        cmocka_unit_test_setup_teardown(test_ini_file, testdir_setup, testdir_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

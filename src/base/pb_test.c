@@ -7,12 +7,12 @@
 
 #include <cmocka.h>
 
-#define ASSERT_BYTES(b, ...)                                                                                                     \
-    do {                                                                                                                         \
-        const uint8_t want_[] = {__VA_ARGS__};                                                                                   \
-        assert_int_equal((b).len, sizeof want_);                                                                                 \
-        assert_memory_equal((b).data, want_, sizeof want_);                                                                      \
-        yk_buf_clear(&(b));                                                                                                      \
+#define ASSERT_BYTES(b, ...)                                                                       \
+    do {                                                                                           \
+        const uint8_t want_[] = {__VA_ARGS__};                                                     \
+        assert_int_equal((b).len, sizeof want_);                                                   \
+        assert_memory_equal((b).data, want_, sizeof want_);                                        \
+        yk_buf_clear(&(b));                                                                        \
     } while (0)
 
 static void test_varint(void **state)

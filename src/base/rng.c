@@ -13,7 +13,8 @@ void yk_rng_init(struct yk_rng *r, uint64_t seed, uint64_t a, uint64_t b, uint64
 {
     const uint64_t key[4] = {seed, a, b, c};
     uint64_t x = 0;
-    for (int i = 0; i < 4; i++) { /* each part is mixed in fully, so (1,0) and (0,1) are unrelated streams */
+    for (int i = 0; i < 4;
+         i++) { /* each part is mixed in fully, so (1,0) and (0,1) are unrelated streams */
         x ^= key[i];
         x = splitmix(&x);
     }

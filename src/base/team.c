@@ -22,8 +22,9 @@ struct yk_team {
     void *arg;
     _Alignas(64) atomic_uint ticket; /* raised when there is a job (or the end) */
     _Alignas(64) atomic_uint done;   /* helpers that have finished the current one */
-    _Alignas(64) atomic_uint asleep; /* helpers in the futex: only then does the caller pay for a wake-up */
-    atomic_uint caller_asleep;       /* the caller likewise, waiting for `done` */
+    _Alignas(64)
+        atomic_uint asleep; /* helpers in the futex: only then does the caller pay for a wake-up */
+    atomic_uint caller_asleep; /* the caller likewise, waiting for `done` */
     atomic_bool stop;
     unsigned started;
     struct helper {
@@ -122,7 +123,8 @@ unsigned yk_team_size(const struct yk_team *t)
     return t->size;
 }
 
-void yk_team_run(struct yk_team *t, unsigned parts, void (*job)(void *arg, unsigned part), void *arg)
+void yk_team_run(struct yk_team *t, unsigned parts, void (*job)(void *arg, unsigned part),
+                 void *arg)
 {
     if (parts <= 1) {
         job(arg, 0);
@@ -134,7 +136,8 @@ void yk_team_run(struct yk_team *t, unsigned parts, void (*job)(void *arg, unsig
     atomic_store_explicit(&t->done, 0, memory_order_relaxed);
     call(t);
     job(arg, 0);
-    for (unsigned done; (done = atomic_load_explicit(&t->done, memory_order_acquire)) != t->size - 1;)
+    for (unsigned done;
+         (done = atomic_load_explicit(&t->done, memory_order_acquire)) != t->size - 1;)
         await_change(&t->done, done, &t->caller_asleep);
 }
 

@@ -16,7 +16,8 @@ void yk_team_close(struct yk_team *t); /* NULL is fine */
 unsigned yk_team_size(const struct yk_team *t);
 
 /* Run job(arg, part) for part = 0 .. parts-1, parts <= the team's size. One part costs no synchronisation at all. */
-void yk_team_run(struct yk_team *t, unsigned parts, void (*job)(void *arg, unsigned part), void *arg);
+void yk_team_run(struct yk_team *t, unsigned parts, void (*job)(void *arg, unsigned part),
+                 void *arg);
 
 /* CPUs this process may use (its affinity mask, not the machine's count). */
 unsigned yk_cpus(void);

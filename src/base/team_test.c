@@ -146,8 +146,9 @@ static void test_cpus(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sums),           cmocka_unit_test(test_who),  cmocka_unit_test(test_sleepers),
-        cmocka_unit_test(test_open_and_close), cmocka_unit_test(test_cpus),
+        cmocka_unit_test(test_sums),     cmocka_unit_test(test_who),
+        cmocka_unit_test(test_sleepers), cmocka_unit_test(test_open_and_close),
+        cmocka_unit_test(test_cpus),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct yk_note {       /* travels as it is: all ranks run the same binary, which is checked when they meet */
+struct
+    yk_note { /* travels as it is: all ranks run the same binary, which is checked when they meet */
     uint16_t from, to; /* endpoints */
     uint8_t kind;      /* the strategy's, as all that follows but `bytes`; comm carries it unread */
     uint8_t urgency;
@@ -88,7 +89,8 @@ struct yk_comm_ops {
     /* Deliver to note->to (note->from and note->to are the caller's to set). Never blocks for the receiver. `data` must stay as they
      * are until the engine has let go of them: *pending (may be NULL if bytes == 0) is raised by one now and lowered by one then. A send
      * to an endpoint that is gone is let go of at once. */
-    void (*send)(struct yk_comm *c, struct yk_note *note, const void *data, size_t bytes, atomic_uint *pending);
+    void (*send)(struct yk_comm *c, struct yk_note *note, const void *data, size_t bytes,
+                 atomic_uint *pending);
     /* How many messages have arrived at `endpoint` (wraps round). */
     unsigned (*seen)(struct yk_comm *c, int endpoint);
     /* Until the count is no longer `seen`, or `seconds` have passed. */
@@ -111,7 +113,8 @@ struct yk_comm_ops {
 struct yk_comm {
     const struct yk_comm_ops *ops;
     int owners, workers;
-    bool shared; /* one address space: data may be read where they are until the sender has been answered */
+    bool
+        shared; /* one address space: data may be read where they are until the sender has been answered */
 };
 
 static inline int yk_owner_endpoint(int owner)
@@ -124,7 +127,8 @@ static inline int yk_worker_endpoint(const struct yk_comm *c, int worker)
     return c->owners + worker;
 }
 
-static inline void yk_comm_send(struct yk_comm *c, struct yk_note *note, const void *data, size_t bytes, atomic_uint *pending)
+static inline void yk_comm_send(struct yk_comm *c, struct yk_note *note, const void *data,
+                                size_t bytes, atomic_uint *pending)
 {
     c->ops->send(c, note, data, bytes, pending);
 }
@@ -137,7 +141,8 @@ bool yk_mpi_launched(void);
 
 struct yk_mpi { /* what there is to know about the job */
     int rank, size;
-    bool recovery; /* the death of one rank does not end the others: orte_enable_recovery is set, or it is srun's (without -K) */
+    bool
+        recovery; /* the death of one rank does not end the others: orte_enable_recovery is set, or it is srun's (without -K) */
     /* started by yk_mpi_replace, in the place of `endpoint`: the others are at work, so there is no yk_mpi_agree for it, only yk_comm_mpi */
     bool replacement;
     int endpoint;
@@ -152,8 +157,10 @@ yk_code yk_mpi_agree(const void *mine, size_t n, void *all, struct yk_error *e);
 
 struct yk_mpi_plan {
     int owners, workers;
-    bool together;    /* all-reduce: owner k and worker k share rank k; otherwise owners have the first ranks */
-    double heartbeat; /* seconds of silence after which a rank counts as lost; 0: 2 on one host, 5 between hosts */
+    bool
+        together; /* all-reduce: owner k and worker k share rank k; otherwise owners have the first ranks */
+    double
+        heartbeat; /* seconds of silence after which a rank counts as lost; 0: 2 on one host, 5 between hosts */
 };
 /* The endpoints over the ranks of the job. Rank 0 (with owner 0, the clock) watches all, all watch rank 0 (10 s). */
 yk_code yk_comm_mpi(struct yk_comm **out, const struct yk_mpi_plan *plan, struct yk_error *e);

@@ -23,7 +23,8 @@ struct endpoint {
     atomic_uint sleepers;
     const struct yk_handler *handler;
     void *arg;
-    struct yk_traffic traffic; /* of the endpoint: what it sent and received; under its lock, except `sent` */
+    struct yk_traffic
+        traffic; /* of the endpoint: what it sent and received; under its lock, except `sent` */
     atomic_ullong sent, messages_sent;
 };
 
@@ -47,7 +48,8 @@ static void take(struct endpoint *p)
     for (int i = 0; i < YIELDS; i++) {
         unsigned unlocked = 0;
         if (atomic_load_explicit(&p->lock, memory_order_relaxed) == 0 &&
-            atomic_compare_exchange_strong_explicit(&p->lock, &unlocked, 1, memory_order_acquire, memory_order_relaxed))
+            atomic_compare_exchange_strong_explicit(&p->lock, &unlocked, 1, memory_order_acquire,
+                                                    memory_order_relaxed))
             return;
         sched_yield();
     }
@@ -72,7 +74,8 @@ static void attach(struct yk_comm *c, int endpoint, const struct yk_handler *h, 
     at(c, endpoint)->arg = arg;
 }
 
-static void send_note(struct yk_comm *c, struct yk_note *note, const void *data, size_t bytes, atomic_uint *pending)
+static void send_note(struct yk_comm *c, struct yk_note *note, const void *data, size_t bytes,
+                      atomic_uint *pending)
 {
     struct endpoint *to = at(c, note->to), *from = at(c, note->from);
     (void)pending; /* the handler has returned before we do: nothing is ever under way */
@@ -102,7 +105,8 @@ static void wait_for(struct yk_comm *c, int endpoint, unsigned before, double se
             return;
         sched_yield();
     }
-    const struct timespec limit = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    const struct timespec limit = {(time_t)seconds,
+                                   (long)((seconds - (double)(time_t)seconds) * 1e9)};
     atomic_fetch_add_explicit(&p->sleepers, 1, memory_order_seq_cst);
     if (atomic_load_explicit(&p->arrived, memory_order_seq_cst) == before)
         futex_wait(&p->arrived, before, &limit);
@@ -168,7 +172,8 @@ yk_code yk_comm_threads(struct yk_comm **out, int owners, int workers, struct yk
     struct inproc *p = aligned_alloc(64, (bytes + 63) / 64 * 64);
     if (p == NULL)
         return yk_fail_memory(e, bytes);
-    *p = (struct inproc){.comm = {.ops = &OPS, .owners = owners, .workers = workers, .shared = true}};
+    *p = (struct inproc){
+        .comm = {.ops = &OPS, .owners = owners, .workers = workers, .shared = true}};
     for (int i = 0; i < owners + workers; i++)
         p->end[i] = (struct endpoint){0};
     *out = &p->comm;

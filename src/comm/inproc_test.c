@@ -74,17 +74,21 @@ static void test_a_call(void **state)
     }
     put(c, 4, 1, 1, text, sizeof text);
     assert_ptr_equal(in[1].data, text); /* not a copy */
-    assert_true(in[1].messages == 1 && in[1].note.bytes == sizeof text && in[1].note.from == 4 && in[1].note.id == 1);
+    assert_true(in[1].messages == 1 && in[1].note.bytes == sizeof text && in[1].note.from == 4 &&
+                in[1].note.id == 1);
     put(c, 1, 4, 1, NULL, 0);
     assert_true(in[4].messages == 1 && in[4].data == NULL && in[4].note.bytes == 0);
     put(c, 4, 0, 1, text, 2);
     put(c, 4, 1, 2, text, 3);
-    assert_true(in[0].messages == 1 && in[1].messages == 2 && in[2].messages == 0 && in[3].messages == 0);
+    assert_true(in[0].messages == 1 && in[1].messages == 2 && in[2].messages == 0 &&
+                in[3].messages == 0);
 
     c->ops->traffic(c, 4, &t);
-    assert_true(t.sent == 3 * 64 + 6 + 2 + 3 && t.messages_sent == 3 && t.received == 64 && t.messages == 1);
+    assert_true(t.sent == 3 * 64 + 6 + 2 + 3 && t.messages_sent == 3 && t.received == 64 &&
+                t.messages == 1);
     c->ops->traffic(c, 1, &t);
-    assert_true(t.sent == 64 && t.messages_sent == 1 && t.received == 2 * 64 + 9 && t.messages == 2);
+    assert_true(t.sent == 64 && t.messages_sent == 1 && t.received == 2 * 64 + 9 &&
+                t.messages == 2);
     c->ops->traffic(c, 2, &t);
     assert_true(t.sent == 0 && t.messages_sent == 0 && t.received == 0 && t.messages == 0);
     c->ops->fence(c, 4); /* threads do not get lost */
@@ -145,7 +149,8 @@ static void test_many_senders(void **state)
 static void arrive_and_answer(void *arg, const struct yk_note *n, const void *data)
 {
     struct inbox *in = arg;
-    struct yk_note answer = {.from = (uint16_t)in->me, .to = n->from, .id = n->id}, order = {.from = 0, .to = 1, .id = n->id};
+    struct yk_note answer = {.from = (uint16_t)in->me, .to = n->from, .id = n->id},
+                   order = {.from = 0, .to = 1, .id = n->id};
     arrive(arg, n, data);
     yk_comm_send(in->comm, &order, NULL, 0, NULL);
     yk_comm_send(in->comm, &answer, NULL, 0, NULL);
@@ -261,8 +266,9 @@ static void test_lock(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_call), cmocka_unit_test(test_many_senders), cmocka_unit_test(test_answers),
-        cmocka_unit_test(test_wait),   cmocka_unit_test(test_lock),
+        cmocka_unit_test(test_a_call),  cmocka_unit_test(test_many_senders),
+        cmocka_unit_test(test_answers), cmocka_unit_test(test_wait),
+        cmocka_unit_test(test_lock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

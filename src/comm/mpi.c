@@ -107,12 +107,14 @@ static void *help(void *arg)
         struct timespec nap = microseconds(pause);
         nanosleep(&nap, NULL);
         double now = yk_now();
-        if ((long long)(now * 1e9) - atomic_load_explicit(&m->driven, memory_order_relaxed) < HELP_AFTER * 1000LL) {
+        if ((long long)(now * 1e9) - atomic_load_explicit(&m->driven, memory_order_relaxed) <
+            HELP_AFTER * 1000LL) {
             pause = HELP_AFTER;
             continue;
         }
         idle = drive(m, now) ? 0 : idle + 1;
-        bool busy = idle == 0 || (idle < PATIENCE && atomic_load_explicit(&m->flight, memory_order_relaxed) > 0);
+        bool busy = idle == 0 ||
+                    (idle < PATIENCE && atomic_load_explicit(&m->flight, memory_order_relaxed) > 0);
         long soon = atomic_load_explicit(&m->bulk, memory_order_relaxed) > 0 ? BULK_NAP : HELP_BUSY;
         pause = busy ? soon : pause * 2 < HELP_AFTER ? pause * 2 : HELP_AFTER;
     }
@@ -130,7 +132,8 @@ static void attach(struct yk_comm *c, int endpoint, const struct yk_handler *h, 
     pthread_mutex_unlock(&end->lock);
 }
 
-static void send_note(struct yk_comm *c, struct yk_note *note, const void *data, size_t bytes, atomic_uint *pending)
+static void send_note(struct yk_comm *c, struct yk_note *note, const void *data, size_t bytes,
+                      atomic_uint *pending)
 {
     struct engine *m = engine_of(c);
     struct endpoint *to = &m->end[note->to];
@@ -155,8 +158,8 @@ static void wait_for(struct yk_comm *c, int endpoint, unsigned before, double se
     struct engine *m = engine_of(c);
     struct endpoint *end = &m->end[endpoint];
     double until = yk_now() + seconds;
-    unsigned idle =
-        atomic_load_explicit(&end->idle, memory_order_relaxed); /* who waits again after waiting in vain is not fresh */
+    unsigned idle = atomic_load_explicit(
+        &end->idle, memory_order_relaxed); /* who waits again after waiting in vain is not fresh */
     while (atomic_load_explicit(&end->arrived, memory_order_acquire) == before) {
         look_and_rest(m, &idle, end, before);
         if (yk_now() >= until)
@@ -201,8 +204,8 @@ static void fence(struct yk_comm *c, int endpoint)
 static void traffic(struct yk_comm *c, int endpoint, struct yk_traffic *out)
 {
     struct endpoint *end = &engine_of(c)->end[endpoint];
-    *out = (struct yk_traffic){atomic_load(&end->sent), atomic_load(&end->received), atomic_load(&end->messages_sent),
-                               atomic_load(&end->messages)};
+    *out = (struct yk_traffic){atomic_load(&end->sent), atomic_load(&end->received),
+                               atomic_load(&end->messages_sent), atomic_load(&end->messages)};
 }
 
 static bool all_through(struct engine *m)
@@ -293,7 +296,8 @@ static void *many(int n, size_t size)
     return p;
 }
 
-static yk_code create(struct engine **out, const struct yk_mpi_plan *plan, const struct job *job, struct yk_error *e)
+static yk_code create(struct engine **out, const struct yk_mpi_plan *plan, const struct job *job,
+                      struct yk_error *e)
 {
     int ends = plan->owners + plan->workers;
     struct engine *m = many(1, sizeof *m);
@@ -315,7 +319,8 @@ static yk_code create(struct engine **out, const struct yk_mpi_plan *plan, const
     m->card = many(m->size, sizeof *m->card);
     m->who = many(m->size, sizeof *m->who);
     m->daemon = many(m->size, sizeof *m->daemon);
-    if (m->peer == NULL || m->end == NULL || m->card == NULL || m->who == NULL || m->daemon == NULL) {
+    if (m->peer == NULL || m->end == NULL || m->card == NULL || m->who == NULL ||
+        m->daemon == NULL) {
         free(m->peer);
         m->peer = NULL;
         release(m);
@@ -359,9 +364,10 @@ yk_code yk_comm_mpi(struct yk_comm **out, const struct yk_mpi_plan *plan, struct
 {
     const struct job *job = yk_mpi_job();
     int ends = plan->together ? plan->workers : plan->owners + plan->workers;
-    if (plan->owners < 1 || plan->workers < 1 || (plan->together && plan->owners != plan->workers) || ends != job->size)
-        return yk_fail(e, YK_USAGE, "the job has %d ranks, but %d owners and %d workers need %d", job->size, plan->owners,
-                       plan->workers, ends);
+    if (plan->owners < 1 || plan->workers < 1 ||
+        (plan->together && plan->owners != plan->workers) || ends != job->size)
+        return yk_fail(e, YK_USAGE, "the job has %d ranks, but %d owners and %d workers need %d",
+                       job->size, plan->owners, plan->workers, ends);
     struct engine *m = NULL;
     yk_code rc = create(&m, plan, job, e);
     if (job->endpoint < 0) { /* a replacement has met the others when it joined */
@@ -372,9 +378,11 @@ yk_code yk_comm_mpi(struct yk_comm **out, const struct yk_mpi_plan *plan, struct
         release(m);
         return rc;
     }
-    yk_mpi_take_places(m, job->endpoint < 0 ? m->card : job->cards, job->endpoint < 0 ? m->size : job->present);
+    yk_mpi_take_places(m, job->endpoint < 0 ? m->card : job->cards,
+                       job->endpoint < 0 ? m->size : job->present);
     yk_mpi_watch_open(m);
-    rc = yk_mpi_ring(m, e); /* from here on MPI writes into what we hold, so a failure leaves it be */
+    rc = yk_mpi_ring(m,
+                     e); /* from here on MPI writes into what we hold, so a failure leaves it be */
     if (rc != YK_OK)
         return rc;
     m->helping = pthread_create(&m->helper, NULL, help, m) == 0;

@@ -27,7 +27,8 @@ void yk_mpi_wake(struct endpoint *end)
 
 static void count_in(struct engine *m, const struct yk_note *note)
 {
-    atomic_fetch_add_explicit(&m->end[note->from].received, note->bytes + sizeof *note, memory_order_relaxed);
+    atomic_fetch_add_explicit(&m->end[note->from].received, note->bytes + sizeof *note,
+                              memory_order_relaxed);
     atomic_fetch_add_explicit(&m->end[note->from].messages, 1, memory_order_relaxed);
 }
 
@@ -167,7 +168,8 @@ bool yk_mpi_pass(struct engine *m)
         if (n == 0)
             break;
     }
-    if (atomic_load_explicit(&m->fences, memory_order_relaxed) != 0 && atomic_exchange(&m->fences, 0) != 0)
+    if (atomic_load_explicit(&m->fences, memory_order_relaxed) != 0 &&
+        atomic_exchange(&m->fences, 0) != 0)
         for (int r = 0; r < m->size; r++)
             if (atomic_load(&m->peer[r].fenced) && !m->peer[r].reaped)
                 yk_mpi_reap(m, r);

@@ -30,9 +30,10 @@ enum {
     PIECE = 256 * 1024,
     WINDOW =
         16, /* pieces under way between two ranks, each way: enough for a fast wire, few enough for a heartbeat to get through */
-    SMALL = 3072, /* with its headers still an eager message of every transport (shared memory: 4 KB) */
-    RING = 32,    /* notes that may arrive without anybody looking */
-    BEATS = 8,    /* the same for heartbeats */
+    SMALL =
+        3072, /* with its headers still an eager message of every transport (shared memory: 4 KB) */
+    RING = 32, /* notes that may arrive without anybody looking */
+    BEATS = 8, /* the same for heartbeats */
 };
 enum tag { TAG_NOTE = 1, TAG_DATA, TAG_BEAT, TAG_GROUP };
 /* Notes between engines have no endpoint. They keep their place among the others, which is what they are for. */
@@ -91,7 +92,8 @@ struct card {
     char boot[40]; /* the kernel's boot id: host names may repeat */
     uint64_t pids; /* the namespace of the pid */
     struct daemon {
-        char at[120]; /* "address,...:port" where mpirun's daemon on its host listens; "" if there is none */
+        char at
+            [120]; /* "address,...:port" where mpirun's daemon on its host listens; "" if there is none */
     } daemon;
 };
 
@@ -101,7 +103,8 @@ struct peer { /* a rank */
     atomic_bool fenced;
     bool reaped; /* [driver] ... and that has been done */
 
-    struct queue out;    /* [wire] parcels that have something left to post, in the order in which they go */
+    struct queue
+        out; /* [wire] parcels that have something left to post, in the order in which they go */
     unsigned out_flight; /* [wire] pieces under way */
     MPI_Request beat;    /* [wire] the last heartbeat to it */
     double told;         /* [wire] when something was last sent to it */
@@ -140,7 +143,14 @@ struct endpoint {
     atomic_ullong received, messages_sent, messages;
 };
 
-enum active_kind { ACTIVE_NONE, ACTIVE_RING, ACTIVE_BEAT, ACTIVE_NOTE, ACTIVE_OUT, ACTIVE_IN }; /* the last three have a parcel */
+enum active_kind {
+    ACTIVE_NONE,
+    ACTIVE_RING,
+    ACTIVE_BEAT,
+    ACTIVE_NOTE,
+    ACTIVE_OUT,
+    ACTIVE_IN
+};              /* the last three have a parcel */
 struct active { /* what a request in the list below is for */
     enum active_kind kind;
     struct parcel *parcel;
@@ -174,7 +184,7 @@ struct engine {
     atomic_uint bulk;     /* and those of large messages, which keep the wire busy for a while */
     struct peer *busy;    /* [driver] those with parcels to deliver */
     atomic_uint fences;   /* raised for each rank that is newly fenced: the driver shall look */
-    struct {              /* [wire] receives for notes, in the order they were posted from `head` on */
+    struct { /* [wire] receives for notes, in the order they were posted from `head` on */
         MPI_Request request[RING];
         struct parcel *parcel[RING];
         int head;
@@ -212,15 +222,18 @@ struct engine {
 yk_code yk_mpi_ring(struct engine *m, struct yk_error *e);
 void yk_mpi_unring(struct engine *m);
 /* Put a message on its way to another rank. */
-void yk_mpi_post(struct engine *m, int rank, const struct yk_note *note, const void *data, size_t bytes, atomic_uint *pending);
+void yk_mpi_post(struct engine *m, int rank, const struct yk_note *note, const void *data,
+                 size_t bytes, atomic_uint *pending);
 /* Ask MPI what is through [driver, wire]. Returns how many requests were, and sets *moved if one of them was more than a heartbeat; a note
  * that has come is left in *note. */
 int yk_mpi_collect(struct engine *m, struct parcel **note, bool *moved);
 /* Post receives for the data of a parcel, as far as the window allows [driver]. True when all are posted. */
 bool yk_mpi_receive(struct engine *m, struct peer *p, struct parcel *q);
-void yk_mpi_give(struct engine *m, struct parcel *p);          /* a parcel that has done its work, back [wire] */
-void yk_mpi_reap(struct engine *m, int rank);                  /* let go of a rank that was fenced [driver] */
-void yk_mpi_lose(struct engine *m, int rank, const char *why); /* something with this rank has failed [wire] */
+void yk_mpi_give(struct engine *m,
+                 struct parcel *p);           /* a parcel that has done its work, back [wire] */
+void yk_mpi_reap(struct engine *m, int rank); /* let go of a rank that was fenced [driver] */
+void yk_mpi_lose(struct engine *m, int rank,
+                 const char *why); /* something with this rank has failed [wire] */
 void yk_mpi_release_wire(struct engine *m);
 
 /* mpi_deliver.c */
@@ -241,7 +254,8 @@ void yk_mpi_watch(struct engine *m, double now);
 void yk_mpi_beat(struct engine *m, double now);
 
 /* mpi_join.c */
-struct job { /* MPI is initialised once a process, so there is one of these, and only mpi_join.c keeps it */
+struct
+    job { /* MPI is initialised once a process, so there is one of these, and only mpi_join.c keeps it */
     MPI_Comm comm;
     int rank, size;
     int endpoint;       /* of a replacement; else -1 */
@@ -252,10 +266,11 @@ struct job { /* MPI is initialised once a process, so there is one of these, and
 const struct job *yk_mpi_job(void);
 void yk_mpi_introduce(struct card *mine);
 /* MPI_Iallgather that gives up after `seconds`. */
-yk_code yk_mpi_gather(MPI_Comm comm, const void *mine, size_t n, void *all, double seconds, struct yk_error *e);
+yk_code yk_mpi_gather(MPI_Comm comm, const void *mine, size_t n, void *all, double seconds,
+                      struct yk_error *e);
 void yk_mpi_error(int rc, char *text, size_t size); /* in words */
-bool yk_mpi_finalize(void);                         /* false: somebody is missing, so it was not tried */
-#define YK_MPI_MEETING 20.0                         /* seconds within which all ranks must come to a meeting */
+bool yk_mpi_finalize(void); /* false: somebody is missing, so it was not tried */
+#define YK_MPI_MEETING 20.0 /* seconds within which all ranks must come to a meeting */
 
 /* mpi_spawn.c */
 /* The cards say who is which rank of the communicator; who is not there is fenced. */

@@ -51,7 +51,10 @@ static enum launcher launcher(int *size)
     if (getenv("PMI_RANK") != NULL && (*size = number("PMI_SIZE")) > 1)
         return HYDRA;
     *size = 0;
-    return getenv("PMIX_RANK") != NULL && getenv("PMIX_NAMESPACE") != NULL && getenv("SLURM_JOB_ID") == NULL ? PMIX : NOBODY;
+    return getenv("PMIX_RANK") != NULL && getenv("PMIX_NAMESPACE") != NULL &&
+                   getenv("SLURM_JOB_ID") == NULL
+               ? PMIX
+               : NOBODY;
 }
 
 bool yk_mpi_launched(void)
@@ -62,16 +65,21 @@ bool yk_mpi_launched(void)
 
 static yk_code foreign(enum launcher who, int promised, int found, struct yk_error *e)
 {
-    static const char *const NAME[] = {"nothing", "mpirun", "srun", "a PMIx launcher", "the launcher of another MPI"};
+    static const char *const NAME[] = {"nothing", "mpirun", "srun", "a PMIx launcher",
+                                       "the launcher of another MPI"};
     yk_code rc;
     if (found > 0)
-        rc = yk_fail(e, YK_USAGE, "%s started %d processes, but MPI sees %d", NAME[who], promised, found);
+        rc = yk_fail(e, YK_USAGE, "%s started %d processes, but MPI sees %d", NAME[who], promised,
+                     found);
     else
-        rc = yk_fail(e, YK_USAGE, "%s started %d processes that Open MPI cannot connect", NAME[who], promised);
+        rc = yk_fail(e, YK_USAGE, "%s started %d processes that Open MPI cannot connect", NAME[who],
+                     promised);
     if (who == SRUN)
-        yk_hint(e, "'srun --mpi=pmix' starts processes that can meet; 'srun --mpi=list' shows whether this Slurm has it");
+        yk_hint(e, "'srun --mpi=pmix' starts processes that can meet; 'srun --mpi=list' shows "
+                   "whether this Slurm has it");
     else
-        yk_hint(e, "start it with Open MPI's own mpirun ('mpirun --version' says whose it is), or use --hosts");
+        yk_hint(e, "start it with Open MPI's own mpirun ('mpirun --version' says whose it is), or "
+                   "use --hosts");
     return rc;
 }
 
@@ -83,9 +91,12 @@ static yk_code foreign(enum launcher who, int promised, int found, struct yk_err
 static void prepare(void)
 {
     static const char *const SETTING[][2] = {
-        {"OMPI_MCA_btl_base_warn_component_unused", "0"}, {"OMPI_MCA_mca_base_component_show_load_errors", "0"},
-        {"OMPI_MCA_btl_vader_eager_limit", "40960"},      {"OMPI_MCA_btl_tcp_flags", "send"},
-        {"OMPI_MCA_btl_tcp_sndbuf", "4194304"},           {"OMPI_MCA_btl_tcp_rcvbuf", "4194304"},
+        {"OMPI_MCA_btl_base_warn_component_unused", "0"},
+        {"OMPI_MCA_mca_base_component_show_load_errors", "0"},
+        {"OMPI_MCA_btl_vader_eager_limit", "40960"},
+        {"OMPI_MCA_btl_tcp_flags", "send"},
+        {"OMPI_MCA_btl_tcp_sndbuf", "4194304"},
+        {"OMPI_MCA_btl_tcp_rcvbuf", "4194304"},
     };
     for (size_t i = 0; i < sizeof SETTING / sizeof *SETTING; i++)
         setenv(SETTING[i][0], SETTING[i][1], 0);
@@ -127,7 +138,8 @@ static yk_code await(MPI_Request r, double seconds, const char *what, struct yk_
             return YK_OK;
         if (yk_now() > end) {
             broken = true;
-            return yk_fail(e, YK_LOST, "cannot %s: not all ranks answered within %.0f s", what, seconds);
+            return yk_fail(e, YK_LOST, "cannot %s: not all ranks answered within %.0f s", what,
+                           seconds);
         }
         if (i < 300)
             sched_yield();
@@ -136,7 +148,8 @@ static yk_code await(MPI_Request r, double seconds, const char *what, struct yk_
     }
 }
 
-yk_code yk_mpi_gather(MPI_Comm comm, const void *mine, size_t n, void *all, double seconds, struct yk_error *e)
+yk_code yk_mpi_gather(MPI_Comm comm, const void *mine, size_t n, void *all, double seconds,
+                      struct yk_error *e)
 {
     MPI_Request r;
     int rc = MPI_Iallgather(mine, (int)n, MPI_BYTE, all, (int)n, MPI_BYTE, comm, &r);
@@ -160,7 +173,8 @@ static void find_daemon(struct daemon *d)
 
 void yk_mpi_introduce(struct card *mine)
 {
-    *mine = (struct card){.ok = 1, .rank = the_job.rank, .size = the_job.size, .pid = getpid(), .endpoint = -1};
+    *mine = (struct card){
+        .ok = 1, .rank = the_job.rank, .size = the_job.size, .pid = getpid(), .endpoint = -1};
     if (gethostname(mine->host, sizeof mine->host - 1) != 0)
         snprintf(mine->host, sizeof mine->host, "?");
     struct stat s;
@@ -256,7 +270,8 @@ yk_code yk_mpi_join(struct yk_mpi *out, struct yk_error *e)
     }
     *out = (struct yk_mpi){.rank = the_job.rank,
                            .size = the_job.size,
-                           .recovery = who == SRUN || means_yes(getenv("OMPI_MCA_orte_enable_recovery")),
+                           .recovery =
+                               who == SRUN || means_yes(getenv("OMPI_MCA_orte_enable_recovery")),
                            .replacement = the_job.endpoint >= 0,
                            .endpoint = the_job.endpoint};
     return YK_OK;
@@ -270,7 +285,8 @@ const struct job *yk_mpi_job(void)
 yk_code yk_mpi_agree(const void *mine, size_t n, void *all, struct yk_error *e)
 {
     if (the_job.endpoint >= 0)
-        return yk_fail(e, YK_FAILED, "a replacement has nobody to agree with: the others are at work");
+        return yk_fail(e, YK_FAILED,
+                       "a replacement has nobody to agree with: the others are at work");
     return yk_mpi_gather(the_job.comm, mine, n, all, YK_MPI_MEETING, e);
 }
 

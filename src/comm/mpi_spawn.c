@@ -48,8 +48,12 @@ static bool other(const struct engine *m, int r)
 
 static void say(struct engine *m, int rank, enum engine_kind kind, unsigned what, uint64_t word)
 {
-    struct yk_note note = {
-        .from = ENGINE, .to = ENGINE, .kind = (uint16_t)kind, .flags = (uint16_t)what, .incarnation = m->round, .word = word};
+    struct yk_note note = {.from = ENGINE,
+                           .to = ENGINE,
+                           .kind = (uint16_t)kind,
+                           .flags = (uint16_t)what,
+                           .incarnation = m->round,
+                           .word = word};
     yk_mpi_post(m, rank, &note, NULL, 0, NULL);
 }
 
@@ -107,7 +111,8 @@ static bool exchange_marks(struct engine *m, double seconds, bool *quiet)
             continue;
         for (int q = 0; q < m->size && m->rank == 0; q++)
             if (q != r && atomic_load(&m->peer[q].fenced))
-                say(m, r, GONE, 0, (uint64_t)q); /* rank 0 knows of every loss, the others need not */
+                say(m, r, GONE, 0,
+                    (uint64_t)q); /* rank 0 knows of every loss, the others need not */
         say(m, r, MARK, 0, 0);
     }
     bool here = yk_mpi_drive_until(m, marked, seconds);
@@ -138,10 +143,12 @@ static bool answers(const char *where)
     const char *port = strrchr(where, ':');
     for (const char *a = where; port != NULL && a < port; a += strcspn(a, ",:") + 1) {
         char text[INET_ADDRSTRLEN];
-        struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)strtoul(port + 1, NULL, 10))};
+        struct sockaddr_in to = {.sin_family = AF_INET,
+                                 .sin_port = htons((uint16_t)strtoul(port + 1, NULL, 10))};
         snprintf(text, sizeof text, "%.*s", (int)strcspn(a, ",:"), a);
-        int fd =
-            inet_pton(AF_INET, text, &to.sin_addr) == 1 ? socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0) : -1;
+        int fd = inet_pton(AF_INET, text, &to.sin_addr) == 1
+                     ? socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)
+                     : -1;
         if (fd < 0)
             continue;
         int failed = connect(fd, (struct sockaddr *)&to, sizeof to) != 0 ? errno : 0;
@@ -166,9 +173,13 @@ static yk_code can_spawn(const struct engine *m, const char *program, struct yk_
         for (int q = 0; q < r && !again; q++)
             again = strcmp(m->daemon[q].at, m->daemon[r].at) == 0;
         if (m->daemon[r].at[0] == '\0')
-            return yk_fail(e, YK_FAILED, "this launcher cannot start processes later on: only Open MPI's mpirun can");
+            return yk_fail(
+                e, YK_FAILED,
+                "this launcher cannot start processes later on: only Open MPI's mpirun can");
         if (!again && !answers(m->daemon[r].at))
-            return yk_fail(e, YK_FAILED, "the host of rank %d is lost: no daemon of mpirun answers at %s", r, m->daemon[r].at);
+            return yk_fail(e, YK_FAILED,
+                           "the host of rank %d is lost: no daemon of mpirun answers at %s", r,
+                           m->daemon[r].at);
     }
     return YK_OK;
 }
@@ -196,7 +207,8 @@ static yk_code meet(struct engine *m, bool willing, struct yk_error *e)
     }
     if (verdict == GRANTED)
         return YK_OK;
-    return yk_fail(e, YK_FAILED, "rank 0 says that it cannot be done, or not all ranks came within %.1f s", MEET);
+    return yk_fail(e, YK_FAILED,
+                   "rank 0 says that it cannot be done, or not all ranks came within %.1f s", MEET);
 }
 
 void yk_mpi_take_places(struct engine *m, const struct card *cards, int present)
@@ -239,7 +251,8 @@ static int survivors(const struct engine *m, MPI_Comm *out)
     if (rc == MPI_SUCCESS)
         rc = MPI_Group_incl(all, n, left, &some);
     if (rc == MPI_SUCCESS)
-        rc = MPI_Comm_create_group(m->mpi, some, TAG_GROUP, out); /* its messages travel among ours */
+        rc = MPI_Comm_create_group(m->mpi, some, TAG_GROUP,
+                                   out); /* its messages travel among ours */
     if (rc == MPI_SUCCESS)
         rc = MPI_Comm_set_errhandler(*out, MPI_ERRORS_RETURN);
     free(left);
@@ -259,13 +272,14 @@ static yk_code spawn(struct attempt *a)
     if (rc == MPI_SUCCESS)
         rc = MPI_Info_create(&info);
     if (rc == MPI_SUCCESS)
-        rc = MPI_Info_set(info, "map_by", "slot:OVERSUBSCRIBE"); /* MPI would hang for want of a slot */
+        rc = MPI_Info_set(info, "map_by",
+                          "slot:OVERSUBSCRIBE"); /* MPI would hang for want of a slot */
     if (rc == MPI_SUCCESS)
         rc = MPI_Info_set(info, "bind_to", "none");
     bool root = m->rank == 0; /* the only one whose command counts */
     if (rc == MPI_SUCCESS)
-        rc = MPI_Comm_spawn(root ? a->argv[0] : "", root ? (char **)a->argv + 1 : MPI_ARGV_NULL, 1, info, 0, few, &inter,
-                            &spawned);
+        rc = MPI_Comm_spawn(root ? a->argv[0] : "", root ? (char **)a->argv + 1 : MPI_ARGV_NULL, 1,
+                            info, 0, few, &inter, &spawned);
     if (rc == MPI_SUCCESS)
         rc = MPI_Intercomm_merge(inter, 0, &merged);
     if (rc == MPI_SUCCESS)
@@ -276,7 +290,8 @@ static yk_code spawn(struct attempt *a)
         char text[200];
         yk_mpi_error(rc, text, sizeof text);
         free(cards);
-        return yk_fail(&a->error, YK_FAILED, "MPI cannot start a process in the place of rank %d: %s", a->rank, text);
+        return yk_fail(&a->error, YK_FAILED,
+                       "MPI cannot start a process in the place of rank %d: %s", a->rank, text);
     }
     yk_mpi_introduce(&mine);
     mine.endpoint = a->rank;
@@ -343,7 +358,8 @@ yk_code yk_mpi_replace(struct yk_comm *c, int endpoint, char *const *argv, struc
     pthread_t thread;
     if (pthread_create(&thread, NULL, attempt, a) != 0) {
         free(a);
-        return yk_fail(e, YK_LOST, "cannot start a thread to replace rank %d", m->end[endpoint].rank);
+        return yk_fail(e, YK_LOST, "cannot start a thread to replace rank %d",
+                       m->end[endpoint].rank);
     }
     struct timespec limit;
     clock_gettime(CLOCK_MONOTONIC, &limit);

@@ -29,7 +29,8 @@
 
 static bool same_host(const struct card *a, const struct card *b)
 {
-    return a->pids == b->pids && a->pids != 0 && strcmp(a->host, b->host) == 0 && strcmp(a->boot, b->boot) == 0;
+    return a->pids == b->pids && a->pids != 0 && strcmp(a->host, b->host) == 0 &&
+           strcmp(a->boot, b->boot) == 0;
 }
 
 void yk_mpi_watch_rank(struct engine *m, int rank)
@@ -156,7 +157,8 @@ void yk_mpi_beat(struct engine *m, double now)
         int through = 1; /* if the last one is still under way, another would not help */
         if (p->beat != MPI_REQUEST_NULL)
             MPI_Test(&p->beat, &through, MPI_STATUS_IGNORE);
-        if (through && MPI_Isend(&BEAT, 1, MPI_BYTE, p->at, TAG_BEAT, m->mpi, &p->beat) != MPI_SUCCESS)
+        if (through &&
+            MPI_Isend(&BEAT, 1, MPI_BYTE, p->at, TAG_BEAT, m->mpi, &p->beat) != MPI_SUCCESS)
             p->beat = MPI_REQUEST_NULL;
         p->told = now;
     }

@@ -64,13 +64,14 @@ static bool make_room(struct engine *m)
     if (m->listed < m->room)
         return true;
     size_t n = m->room > 0 ? 2 * (size_t)m->room : FIRST_ROOM;
-    MPI_Request *request =
-        malloc(n * (sizeof *m->request + sizeof *m->active + sizeof *m->done + sizeof *m->status + sizeof *m->index));
+    MPI_Request *request = malloc(n * (sizeof *m->request + sizeof *m->active + sizeof *m->done +
+                                       sizeof *m->status + sizeof *m->index));
     if (request == NULL)
         return false;
     struct active *active = (struct active *)(request + n), *done = active + n;
     MPI_Status *status = (MPI_Status *)(done + n);
-    for (int i = 0; i < m->room; i++) { /* all of it: who makes room may be in the middle of a look */
+    for (int i = 0; i < m->room;
+         i++) { /* all of it: who makes room may be in the middle of a look */
         request[i] = m->request[i];
         active[i] = m->active[i];
         done[i] = m->done[i];
@@ -128,7 +129,8 @@ static bool post_note(struct engine *m, struct peer *p, struct parcel *q)
 {
     const struct yk_note *note = &q->wire.note;
     MPI_Request r;
-    int rc = MPI_Isend(&q->wire, (int)(sizeof *note + (q->total == 0 ? note->bytes : 0)), MPI_BYTE, p->at, TAG_NOTE, m->mpi, &r);
+    int rc = MPI_Isend(&q->wire, (int)(sizeof *note + (q->total == 0 ? note->bytes : 0)), MPI_BYTE,
+                       p->at, TAG_NOTE, m->mpi, &r);
     if (rc != MPI_SUCCESS) {
         lose_to_mpi(m, q->rank, rc);
         return false;
@@ -147,7 +149,8 @@ static bool post_piece(struct engine *m, struct peer *p, struct parcel *q)
 {
     size_t n = q->total - q->posted < PIECE ? q->total - q->posted : PIECE;
     MPI_Request r;
-    int rc = MPI_Isend((const char *)q->data + q->posted, (int)n, MPI_BYTE, p->at, TAG_DATA, m->mpi, &r);
+    int rc =
+        MPI_Isend((const char *)q->data + q->posted, (int)n, MPI_BYTE, p->at, TAG_DATA, m->mpi, &r);
     if (rc != MPI_SUCCESS) {
         lose_to_mpi(m, q->rank, rc);
         return false;
@@ -181,7 +184,8 @@ static void pump(struct engine *m, int rank)
     }
 }
 
-void yk_mpi_post(struct engine *m, int rank, const struct yk_note *note, const void *data, size_t bytes, atomic_uint *pending)
+void yk_mpi_post(struct engine *m, int rank, const struct yk_note *note, const void *data,
+                 size_t bytes, atomic_uint *pending)
 {
     struct peer *p = &m->peer[rank];
     if (atomic_load(&m->stuck))
@@ -246,13 +250,14 @@ bool yk_mpi_receive(struct engine *m, struct peer *p, struct parcel *q)
 
 static int post_ring(struct engine *m, int i)
 {
-    return MPI_Irecv(&m->ring.parcel[i]->wire, sizeof(struct wire), MPI_BYTE, MPI_ANY_SOURCE, TAG_NOTE, m->mpi,
-                     &m->ring.request[i]);
+    return MPI_Irecv(&m->ring.parcel[i]->wire, sizeof(struct wire), MPI_BYTE, MPI_ANY_SOURCE,
+                     TAG_NOTE, m->mpi, &m->ring.request[i]);
 }
 
 static int post_beat(struct engine *m, int i)
 {
-    return MPI_Irecv(&m->beats.byte[i], 1, MPI_BYTE, MPI_ANY_SOURCE, TAG_BEAT, m->mpi, &m->beats.request[i]);
+    return MPI_Irecv(&m->beats.byte[i], 1, MPI_BYTE, MPI_ANY_SOURCE, TAG_BEAT, m->mpi,
+                     &m->beats.request[i]);
 }
 
 /* The head of the ring is filled: take the parcel out and post another in its place. NULL if it is not for us. */
@@ -265,9 +270,10 @@ static struct parcel *take_note(struct engine *m, const MPI_Status *s, bool fail
     MPI_Get_count(s, MPI_BYTE, &length);
     size_t small = n->bytes <= SMALL ? n->bytes : 0;
     int ends = m->comm.owners + m->comm.workers;
-    bool ours =
-        n->to == ENGINE || (n->to < ends && m->end[n->to].rank == m->rank && n->from < ends && m->end[n->from].rank == rank);
-    bool good = rank >= 0 && (size_t)length == sizeof *n + small && ours && !atomic_load(&m->peer[rank].fenced);
+    bool ours = n->to == ENGINE || (n->to < ends && m->end[n->to].rank == m->rank &&
+                                    n->from < ends && m->end[n->from].rank == rank);
+    bool good = rank >= 0 && (size_t)length == sizeof *n + small && ours &&
+                !atomic_load(&m->peer[rank].fenced);
     if (good && fresh == NULL) {
         yk_mpi_lose(m, rank, "this rank is out of memory");
         good = false;
@@ -374,7 +380,8 @@ void yk_mpi_reap(struct engine *m, int rank)
         q->left--;
         if (m->active[i].kind == ACTIVE_IN)
             MPI_Cancel(
-                &m->request[i]); /* works if no sender was found for it, so a late piece does not land in a buffer used anew */
+                &m->request
+                     [i]); /* works if no sender was found for it, so a late piece does not land in a buffer used anew */
         MPI_Request_free(&m->request[i]);
         if (m->active[i].kind == ACTIVE_NOTE)
             q->kept = true; /* MPI still reads it */

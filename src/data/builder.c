@@ -50,7 +50,8 @@ static bool has_double(struct yk_facts *f, const uint32_t *key, uint32_t n, bool
 }
 
 /* A row whose keys do not ascend. Most have no double all the same, and a table of the row that last used a place tells. */
-static bool look_closely(struct yk_facts *f, uint32_t row, const uint32_t *key, uint32_t n, bool *found)
+static bool look_closely(struct yk_facts *f, uint32_t row, const uint32_t *key, uint32_t n,
+                         bool *found)
 {
     if (f->seen == NULL && (f->seen = calloc((size_t)1 << SEEN_BITS, sizeof *f->seen)) == NULL)
         return false;
@@ -278,7 +279,8 @@ static yk_code end_block(struct yk_builder *b, struct yk_error *e)
 static yk_code entry_room(struct yk_builder *b, uint32_t more, struct yk_error *e)
 {
     if (more > UINT32_MAX - SLACK - b->entries)
-        return yk_fail(e, YK_DATA, "%d rows have more than %u keys in all; expected fewer", YK_BLOCK_ROWS, UINT32_MAX - SLACK);
+        return yk_fail(e, YK_DATA, "%d rows have more than %u keys in all; expected fewer",
+                       YK_BLOCK_ROWS, UINT32_MAX - SLACK);
     uint32_t need = b->entries + more;
     if (need <= b->entry_room)
         return YK_OK;
@@ -297,8 +299,8 @@ static yk_code entry_room(struct yk_builder *b, uint32_t more, struct yk_error *
 }
 
 /* Rows [from, to) of the chunk, which fit into the block. */
-static yk_code take_rows(struct yk_builder *b, const struct yk_chunk *c, const struct yk_facts *f, uint32_t from, uint32_t to,
-                         struct yk_error *e)
+static yk_code take_rows(struct yk_builder *b, const struct yk_chunk *c, const struct yk_facts *f,
+                         uint32_t from, uint32_t to, struct yk_error *e)
 {
     uint32_t start = from == 0 ? 0 : c->end[from - 1], n = c->end[to - 1] - start, rows = to - from;
     yk_code rc = entry_room(b, n, e);
@@ -331,11 +333,13 @@ static yk_code take_rows(struct yk_builder *b, const struct yk_chunk *c, const s
     return YK_OK;
 }
 
-yk_code yk_builder_add(struct yk_builder *b, const struct yk_chunk *c, const struct yk_facts *f, struct yk_error *e)
+yk_code yk_builder_add(struct yk_builder *b, const struct yk_chunk *c, const struct yk_facts *f,
+                       struct yk_error *e)
 {
     yk_code rc = YK_OK;
     if (c->rows > YK_ROWS_MAX - b->total.rows)
-        return yk_fail(e, YK_DATA, "the data have more than %u rows; expected at most that many", YK_ROWS_MAX);
+        return yk_fail(e, YK_DATA, "the data have more than %u rows; expected at most that many",
+                       YK_ROWS_MAX);
     for (uint32_t from = 0, to; from < c->rows && rc == YK_OK; from = to) {
         to = c->rows - from < YK_BLOCK_ROWS - b->rows ? c->rows : from + (YK_BLOCK_ROWS - b->rows);
         rc = take_rows(b, c, f, from, to, e);
@@ -347,8 +351,8 @@ yk_code yk_builder_add(struct yk_builder *b, const struct yk_chunk *c, const str
     return rc;
 }
 
-yk_code yk_builder_finish(struct yk_builder *b, const struct yk_cache_input *input, uint32_t inputs, struct yk_rows **out,
-                          struct yk_error *e)
+yk_code yk_builder_finish(struct yk_builder *b, const struct yk_cache_input *input, uint32_t inputs,
+                          struct yk_rows **out, struct yk_error *e)
 {
     struct yk_rows *r = NULL;
     yk_code rc = end_block(b, e);
@@ -358,11 +362,13 @@ yk_code yk_builder_finish(struct yk_builder *b, const struct yk_cache_input *inp
         struct yk_error why;
         yk_code wrote = yk_cache_finish(&b->cache, &b->total, input, inputs, &why);
         if (wrote == YK_OK)
-            wrote = yk_cache_map(&r, b->cache.back, b->cache.file.path, YK_CACHE_JUST_WRITTEN, NULL, 0, 1, &why);
+            wrote = yk_cache_map(&r, b->cache.back, b->cache.file.path, YK_CACHE_JUST_WRITTEN, NULL,
+                                 0, 1, &why);
         if (wrote == YK_OK && !b->unnamed) {
             wrote = yk_cache_commit(&b->cache, &why);
             if (wrote != YK_OK)
-                yk_rows_note(r, why.text); /* mapped all the same, though nobody will find it again */
+                yk_rows_note(r,
+                             why.text); /* mapped all the same, though nobody will find it again */
         }
         if (r != NULL) {
             *out = r;

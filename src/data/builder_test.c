@@ -47,7 +47,8 @@ static void fill(struct yk_chunk *c, uint32_t from, uint32_t to)
 }
 
 /* All rows, in chunks of random lengths up to `most`. */
-static struct yk_rows *build(const char *path, bool unnamed, uint32_t most, const struct yk_cache_input *input)
+static struct yk_rows *build(const char *path, bool unnamed, uint32_t most,
+                             const struct yk_cache_input *input)
 {
     struct yk_builder *b;
     struct yk_error e = {0};
@@ -108,7 +109,8 @@ static void check(const struct yk_rows *s)
     assert_int_equal(s->features, top);
     volatile uint8_t sum = 0; /* 64 bytes behind keys and values can be read */
     for (uint32_t i = 0; i < s->blocks; i++) {
-        uint32_t rows = i + 1 < s->blocks ? YK_BLOCK_ROWS : ROWS % YK_BLOCK_ROWS, n = s->block[i].first[rows];
+        uint32_t rows = i + 1 < s->blocks ? YK_BLOCK_ROWS : ROWS % YK_BLOCK_ROWS,
+                 n = s->block[i].first[rows];
         for (int k = 0; k < 64; k++)
             sum = (uint8_t)(sum + ((const uint8_t *)(s->block[i].key + n))[k]);
         for (int k = 0; k < 64 && s->block[i].value; k++)
@@ -228,7 +230,8 @@ static void chunks_grow_and_know_their_limit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(same_blocks_for_any_chunks, testdir_setup, testdir_teardown),
+        cmocka_unit_test_setup_teardown(same_blocks_for_any_chunks, testdir_setup,
+                                        testdir_teardown),
         cmocka_unit_test_setup_teardown(unnamed_leaves_nothing, testdir_setup, testdir_teardown),
         cmocka_unit_test_setup_teardown(survives_a_full_disk, testdir_setup, testdir_teardown),
         cmocka_unit_test(no_rows_is_an_error),

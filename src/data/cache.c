@@ -41,7 +41,8 @@
 #include <xxhash.h>
 
 enum { VERSION = 1, ORDER = 0x01020304, ALIGN = 64, HASHED = 88, PARTS = 5 };
-#define WHOLE_CHECK ((uint64_t)1 << 30) /* bytes up to which our own files are checked whole: 0.1 s */
+#define WHOLE_CHECK                                                                                \
+    ((uint64_t)1 << 30) /* bytes up to which our own files are checked whole: 0.1 s */
 
 struct head {
     char magic[8];
@@ -52,8 +53,10 @@ struct head {
     uint64_t sum;
     uint64_t zero[4];
 };
-_Static_assert(sizeof(struct head) == 128 && offsetof(struct head, sum) == HASHED, "as drawn above");
-_Static_assert(sizeof(struct yk_cache_entry) == 32 && sizeof(struct yk_cache_input) == 24, "as drawn above");
+_Static_assert(sizeof(struct head) == 128 && offsetof(struct head, sum) == HASHED,
+               "as drawn above");
+_Static_assert(sizeof(struct yk_cache_entry) == 32 && sizeof(struct yk_cache_input) == 24,
+               "as drawn above");
 
 static const char magic[8] = {'y', 'o', 'k', 'e', 'r', 'o', 'w', 's'};
 
@@ -97,11 +100,12 @@ void yk_block_view(struct yk_rows_block *out, const struct yk_cache_entry *x, co
     part_sizes(x, size);
     for (int i = 0; i < PARTS; i++)
         start[i + 1] = start[i] + padded(size[i]);
-    *out = (struct yk_rows_block){.first = (const uint32_t *)(const void *)start[0],
-                                  .label = (const uint8_t *)start[1],
-                                  .twice = x->has & YK_BLOCK_TWICE ? (const uint64_t *)(const void *)start[2] : NULL,
-                                  .key = (const uint32_t *)(const void *)start[3],
-                                  .value = x->has & YK_BLOCK_VALUES ? (const float *)(const void *)start[4] : NULL};
+    *out = (struct yk_rows_block){
+        .first = (const uint32_t *)(const void *)start[0],
+        .label = (const uint8_t *)start[1],
+        .twice = x->has & YK_BLOCK_TWICE ? (const uint64_t *)(const void *)start[2] : NULL,
+        .key = (const uint32_t *)(const void *)start[3],
+        .value = x->has & YK_BLOCK_VALUES ? (const float *)(const void *)start[4] : NULL};
 }
 
 void yk_block_store(void *bytes, const struct yk_rows_block *b, const struct yk_cache_entry *x)
@@ -121,15 +125,18 @@ void yk_block_store(void *bytes, const struct yk_rows_block *b, const struct yk_
 
 struct yk_cache_entry yk_block_entry(const struct yk_rows_block *b, uint32_t rows)
 {
-    struct yk_cache_entry x = {
-        .rows = rows, .entries = b->first[rows], .has = (b->value ? YK_BLOCK_VALUES : 0u) | (b->twice ? YK_BLOCK_TWICE : 0u)};
+    struct yk_cache_entry x = {.rows = rows,
+                               .entries = b->first[rows],
+                               .has = (b->value ? YK_BLOCK_VALUES : 0u) |
+                                      (b->twice ? YK_BLOCK_TWICE : 0u)};
     size_t size[PARTS];
     const void *start[PARTS];
     part_sizes(&x, size);
     part_starts(b, start);
     x.xxh3 = rows;
     for (int i = 0; i < PARTS; i++)
-        if (i != 2 && size[i] > 0) /* `twice` follows from the keys, and is no part of what a set is */
+        if (i != 2 &&
+            size[i] > 0) /* `twice` follows from the keys, and is no part of what a set is */
             x.xxh3 = XXH3_64bits_withSeed(start[i], size[i], x.xxh3);
     x.twice = size[2] > 0 ? (uint32_t)XXH3_64bits(start[2], size[2]) : 0;
     return x;
@@ -142,7 +149,8 @@ uint64_t yk_rows_xxh3(uint64_t before, const struct yk_cache_entry *x)
 
 /* --- writing --- */
 
-yk_code yk_cache_create(struct yk_cache_writer *w, const char *path, bool unnamed, struct yk_error *e)
+yk_code yk_cache_create(struct yk_cache_writer *w, const char *path, bool unnamed,
+                        struct yk_error *e)
 {
     *w = (struct yk_cache_writer){.back = -1, .file.fd = -1, .at = sizeof(struct head)};
     yk_code rc = yk_outfile_open(&w->file, path, e);
@@ -181,8 +189,8 @@ static yk_code write_parts(struct yk_cache_writer *w, struct iovec *part, int n,
     return YK_OK;
 }
 
-yk_code yk_cache_append(struct yk_cache_writer *w, const struct yk_rows_block *b, const struct yk_cache_entry *x,
-                        struct yk_error *e)
+yk_code yk_cache_append(struct yk_cache_writer *w, const struct yk_rows_block *b,
+                        const struct yk_cache_entry *x, struct yk_error *e)
 {
     static const char zeros[ALIGN];
     if (w->blocks == w->room) {
@@ -204,7 +212,8 @@ yk_code yk_cache_append(struct yk_cache_writer *w, const struct yk_rows_block *b
             continue;
         part[n++] = (struct iovec){.iov_base = (void *)start[i], .iov_len = size[i]};
         if (size[i] % ALIGN != 0)
-            part[n++] = (struct iovec){.iov_base = (void *)zeros, .iov_len = ALIGN - size[i] % ALIGN};
+            part[n++] =
+                (struct iovec){.iov_base = (void *)zeros, .iov_len = ALIGN - size[i] % ALIGN};
     }
     w->index[w->blocks] = *x;
     w->index[w->blocks].offset = w->at;
@@ -219,10 +228,11 @@ static uint64_t head_sum(const struct head *h, const void *index, size_t n)
     return XXH3_64bits_withSeed(index, n, XXH3_64bits(h, HASHED));
 }
 
-yk_code yk_cache_finish(struct yk_cache_writer *w, const struct yk_rows *totals, const struct yk_cache_input *input,
-                        uint32_t inputs, struct yk_error *e)
+yk_code yk_cache_finish(struct yk_cache_writer *w, const struct yk_rows *totals,
+                        const struct yk_cache_input *input, uint32_t inputs, struct yk_error *e)
 {
-    size_t blocks = w->blocks * sizeof *w->index, sources = inputs * sizeof *input, n = blocks + sources;
+    size_t blocks = w->blocks * sizeof *w->index, sources = inputs * sizeof *input,
+           n = blocks + sources;
     char *tail = calloc(1, ALIGN + n);
     if (tail == NULL)
         return yk_fail_memory(e, ALIGN + n);
@@ -280,8 +290,8 @@ struct check { /* shared by the threads that check blocks */
 };
 
 /* Does every row start where it may, has every label a meaning, is every key one of the features and every value a number? */
-static bool block_makes_sense(const struct yk_cache_entry *x, const struct yk_rows_block *b, uint64_t features,
-                              uint64_t *positives)
+static bool block_makes_sense(const struct yk_cache_entry *x, const struct yk_rows_block *b,
+                              uint64_t features, uint64_t *positives)
 {
     bool wrong = b->first[0] != 0 || b->first[x->rows] != x->entries;
     uint32_t ones = 0, top = 0, largest = 0;
@@ -301,7 +311,8 @@ static bool block_makes_sense(const struct yk_cache_entry *x, const struct yk_ro
         largest = bits > largest ? bits : largest;
     }
     *positives += ones;
-    if (wrong || label > 1 || (x->entries > 0 && top >= features) || largest >= 0x7f800000) /* infinite, or no number */
+    if (wrong || label > 1 || (x->entries > 0 && top >= features) ||
+        largest >= 0x7f800000) /* infinite, or no number */
         return false;
     struct yk_cache_entry is = yk_block_entry(b, x->rows);
     return is.xxh3 == x->xxh3 && is.twice == x->twice;
@@ -311,7 +322,9 @@ static void check_blocks(void *arg, unsigned part)
 {
     struct check *c = arg;
     uint64_t positives = 0;
-    for (uint32_t i = part; i < c->h->blocks && !atomic_load_explicit(&c->wrong, memory_order_relaxed); i += c->threads)
+    for (uint32_t i = part;
+         i < c->h->blocks && !atomic_load_explicit(&c->wrong, memory_order_relaxed);
+         i += c->threads)
         if (!block_makes_sense(&c->index[i], &c->block[i], c->h->features, &positives))
             atomic_store(&c->wrong, true);
     atomic_fetch_add(&c->positives, positives);
@@ -333,18 +346,22 @@ static bool head_makes_sense(const struct head *h, uint64_t n)
 {
     uint64_t index = (uint64_t)h->blocks * sizeof(struct yk_cache_entry),
              sources = (uint64_t)h->inputs * sizeof(struct yk_cache_input);
-    return h->length == n && h->index % ALIGN == 0 && h->index >= sizeof *h + ALIGN && h->index <= n &&
-           n - h->index == index + sources && head_sum(h, (const char *)h + h->index, index + sources) == h->sum &&
-           h->features <= YK_KEY_MAX + UINT64_C(1) && h->rows <= YK_ROWS_MAX && h->positives <= h->rows && h->blocks > 0;
+    return h->length == n && h->index % ALIGN == 0 && h->index >= sizeof *h + ALIGN &&
+           h->index <= n && n - h->index == index + sources &&
+           head_sum(h, (const char *)h + h->index, index + sources) == h->sum &&
+           h->features <= YK_KEY_MAX + UINT64_C(1) && h->rows <= YK_ROWS_MAX &&
+           h->positives <= h->rows && h->blocks > 0;
 }
 
 /* Fill `block` from the index if it is one. */
-static bool index_makes_sense(const struct head *h, const struct yk_cache_entry *index, struct yk_rows_block *block)
+static bool index_makes_sense(const struct head *h, const struct yk_cache_entry *index,
+                              struct yk_rows_block *block)
 {
     uint64_t rows = 0, entries = 0, xxh3 = 0, free_from = sizeof *h;
     for (uint32_t i = 0; i < h->blocks; i++) {
         const struct yk_cache_entry *x = &index[i];
-        if (x->rows < 1 || x->rows > YK_BLOCK_ROWS || (x->rows < YK_BLOCK_ROWS && i + 1 < h->blocks) || x->has > 3 ||
+        if (x->rows < 1 || x->rows > YK_BLOCK_ROWS ||
+            (x->rows < YK_BLOCK_ROWS && i + 1 < h->blocks) || x->has > 3 ||
             x->offset % ALIGN != 0 || x->offset < free_from || x->offset > h->index - ALIGN ||
             yk_block_bytes(x) > h->index - ALIGN - x->offset)
             return false;
@@ -358,21 +375,26 @@ static bool index_makes_sense(const struct head *h, const struct yk_cache_entry 
 }
 
 /* `bytes` become a set if they are one; *out is NULL else, and the bytes stay the caller's. */
-static yk_code take_bytes(struct yk_rows **out, const void *bytes, uint64_t n, const char *path, enum yk_cache_trust trust,
-                          const struct yk_cache_input *input, uint32_t inputs, unsigned threads, struct yk_error *e)
+static yk_code take_bytes(struct yk_rows **out, const void *bytes, uint64_t n, const char *path,
+                          enum yk_cache_trust trust, const struct yk_cache_input *input,
+                          uint32_t inputs, unsigned threads, struct yk_error *e)
 {
     const struct head *h = bytes;
     if (!yk_cache_sniff(bytes, n))
         return yk_fail(e, YK_DATA, "'%s' is not a cache of rows", path);
     if (n < sizeof *h || h->version != VERSION || h->order != ORDER) {
-        yk_fail(e, YK_DATA, "'%s' is a cache of rows of another version or of a machine of the other byte order", path);
+        yk_fail(
+            e, YK_DATA,
+            "'%s' is a cache of rows of another version or of a machine of the other byte order",
+            path);
         yk_hint(e, "convert the original again");
         return YK_DATA;
     }
     if (!head_makes_sense(h, n))
         goto damaged;
     const struct yk_cache_entry *index = (const void *)((const char *)bytes + h->index);
-    if (input != NULL && (inputs != h->inputs || memcmp(index + h->blocks, input, inputs * sizeof *input) != 0))
+    if (input != NULL &&
+        (inputs != h->inputs || memcmp(index + h->blocks, input, inputs * sizeof *input) != 0))
         return yk_fail(e, YK_DATA, "'%s' was made from other files, or they have changed", path);
     struct yk_rows *r = calloc(1, sizeof *r);
     struct yk_rows_block *block = calloc(h->blocks, sizeof *block);
@@ -400,13 +422,15 @@ static yk_code take_bytes(struct yk_rows **out, const void *bytes, uint64_t n, c
     }
     yk_rows_close(r);
 damaged:
-    yk_fail(e, YK_DATA, "'%s' is damaged: it is a cache of rows whose parts contradict each other", path);
+    yk_fail(e, YK_DATA, "'%s' is damaged: it is a cache of rows whose parts contradict each other",
+            path);
     yk_hint(e, "convert the original again");
     return YK_DATA;
 }
 
 yk_code yk_cache_map(struct yk_rows **out, int fd, const char *path, enum yk_cache_trust trust,
-                     const struct yk_cache_input *input, uint32_t inputs, unsigned threads, struct yk_error *e)
+                     const struct yk_cache_input *input, uint32_t inputs, unsigned threads,
+                     struct yk_error *e)
 {
     struct stat st;
     if (fstat(fd, &st) != 0)
@@ -427,10 +451,12 @@ yk_code yk_cache_map(struct yk_rows **out, int fd, const char *path, enum yk_cac
     return YK_OK;
 }
 
-yk_code yk_cache_open(struct yk_rows **out, const char *path, enum yk_cache_trust trust, const struct yk_cache_input *input,
-                      uint32_t inputs, unsigned threads, struct yk_error *e)
+yk_code yk_cache_open(struct yk_rows **out, const char *path, enum yk_cache_trust trust,
+                      const struct yk_cache_input *input, uint32_t inputs, unsigned threads,
+                      struct yk_error *e)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* so that a pipe is refused, not waited for */
+    int fd = open(path, O_RDONLY | O_CLOEXEC |
+                            O_NONBLOCK); /* so that a pipe is refused, not waited for */
     if (fd < 0)
         return yk_fail_errno(e, YK_DATA, "cannot open '%s'", path);
     yk_code rc = yk_cache_map(out, fd, path, trust, input, inputs, threads, e);

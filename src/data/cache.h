@@ -17,8 +17,9 @@ struct yk_cache_entry { /* one block in the index */
     uint64_t offset;    /* in the file; a multiple of 64 */
     uint64_t xxh3;      /* of its labels, row starts, keys and values */
     uint32_t rows, entries;
-    uint32_t has;   /* YK_BLOCK_VALUES | YK_BLOCK_TWICE */
-    uint32_t twice; /* low half of the XXH3 of its bits for rows with a key more than once; 0 if it has none */
+    uint32_t has; /* YK_BLOCK_VALUES | YK_BLOCK_TWICE */
+    uint32_t
+        twice; /* low half of the XXH3 of its bits for rows with a key more than once; 0 if it has none */
 };
 enum { YK_BLOCK_VALUES = 1, YK_BLOCK_TWICE = 2 };
 
@@ -42,13 +43,14 @@ struct yk_cache_writer {
 };
 
 /* On failure nothing is left behind. `unnamed`: the file loses its name at once, and lives only as long as it is open or mapped. */
-yk_code yk_cache_create(struct yk_cache_writer *w, const char *path, bool unnamed, struct yk_error *e);
-/* x: from yk_block_entry. */
-yk_code yk_cache_append(struct yk_cache_writer *w, const struct yk_rows_block *b, const struct yk_cache_entry *x,
+yk_code yk_cache_create(struct yk_cache_writer *w, const char *path, bool unnamed,
                         struct yk_error *e);
+/* x: from yk_block_entry. */
+yk_code yk_cache_append(struct yk_cache_writer *w, const struct yk_rows_block *b,
+                        const struct yk_cache_entry *x, struct yk_error *e);
 /* Index and head, from the counts of `totals` (its blocks are not looked at). */
-yk_code yk_cache_finish(struct yk_cache_writer *w, const struct yk_rows *totals, const struct yk_cache_input *input,
-                        uint32_t inputs, struct yk_error *e);
+yk_code yk_cache_finish(struct yk_cache_writer *w, const struct yk_rows *totals,
+                        const struct yk_cache_input *input, uint32_t inputs, struct yk_error *e);
 /* Give it its name. Never waits for the disk: a cache that a power cut spoils is made again. */
 yk_code yk_cache_commit(struct yk_cache_writer *w, struct yk_error *e);
 void yk_cache_abort(struct yk_cache_writer *w); /* also after a commit, or twice */
@@ -63,9 +65,11 @@ enum yk_cache_trust {
 
 /* Map a cache. `input` (NULL: any will do) must be what the head says. What is no cache, damaged or made from other inputs is YK_DATA. */
 yk_code yk_cache_map(struct yk_rows **out, int fd, const char *path, enum yk_cache_trust trust,
-                     const struct yk_cache_input *input, uint32_t inputs, unsigned threads, struct yk_error *e);
-yk_code yk_cache_open(struct yk_rows **out, const char *path, enum yk_cache_trust trust, const struct yk_cache_input *input,
-                      uint32_t inputs, unsigned threads, struct yk_error *e);
+                     const struct yk_cache_input *input, uint32_t inputs, unsigned threads,
+                     struct yk_error *e);
+yk_code yk_cache_open(struct yk_rows **out, const char *path, enum yk_cache_trust trust,
+                      const struct yk_cache_input *input, uint32_t inputs, unsigned threads,
+                      struct yk_error *e);
 
 /* For tests and fuzzers: the same from memory at a multiple of 64, which has to outlive the rows. */
 yk_code yk_cache_parse(struct yk_rows **out, const void *bytes, size_t n, struct yk_error *e);

@@ -23,9 +23,15 @@ static uint8_t *three_rows(const char *folder, bool values, size_t *n)
     char path[YK_PATH_MAX], *bytes;
     struct yk_error e = {0};
     struct yk_cache_writer w;
-    struct yk_rows_block b = {.first = first, .label = label, .key = key, .value = values ? value : NULL, .twice = twice};
+    struct yk_rows_block b = {
+        .first = first, .label = label, .key = key, .value = values ? value : NULL, .twice = twice};
     struct yk_cache_entry x = yk_block_entry(&b, 3);
-    struct yk_rows total = {.rows = 3, .entries = 5, .features = 70001, .positives = 2, .bad = 6, .xxh3 = yk_rows_xxh3(0, &x)};
+    struct yk_rows total = {.rows = 3,
+                            .entries = 5,
+                            .features = 70001,
+                            .positives = 2,
+                            .bad = 6,
+                            .xxh3 = yk_rows_xxh3(0, &x)};
     struct yk_cache_input input = {.path = 11, .size = 12, .changed = 13};
     assert_int_equal(yk_path(path, NULL, "%s/three.rows", folder), YK_OK);
     assert_int_equal(yk_cache_create(&w, path, false, &e), YK_OK);
@@ -78,7 +84,9 @@ static void is_as_drawn(void **state)
     assert_int_equal(u64(b + index + 40), 12);
     assert_int_equal(u64(b + index + 48), 13);
     uint64_t h = XXH3_64bits_withSeed(
-        value, 20, XXH3_64bits_withSeed(key, 20, XXH3_64bits_withSeed(label, 3, XXH3_64bits_withSeed(first, 16, 3))));
+        value, 20,
+        XXH3_64bits_withSeed(key, 20,
+                             XXH3_64bits_withSeed(label, 3, XXH3_64bits_withSeed(first, 16, 3))));
     assert_int_equal(u64(b + index + 8), h);
     assert_int_equal(u64(b + 56), XXH3_64bits_withSeed(&h, 8, 0));
     free(b);
@@ -127,8 +135,10 @@ static void no_bit_flips_unnoticed(void **state)
             unnoticed++;
             yk_rows_close(r);
             size_t at = i / 8, in = at % 64;
-            bool padding = (at >= 96 && at < 128) || (at >= 128 && at < 192 && in >= 16) || (at >= 192 && at < 256 && in >= 3) ||
-                           (at >= 256 && at < 320 && in >= 8) || (at >= 320 && at < 448 && in >= 20) || (at >= 448 && at < 512);
+            bool padding = (at >= 96 && at < 128) || (at >= 128 && at < 192 && in >= 16) ||
+                           (at >= 192 && at < 256 && in >= 3) ||
+                           (at >= 256 && at < 320 && in >= 8) ||
+                           (at >= 320 && at < 448 && in >= 20) || (at >= 448 && at < 512);
             if (!padding)
                 fail_msg("bit %zu of byte %zu may change", i % 8, at);
         } else {
@@ -200,7 +210,9 @@ static void sums_alone_do_not_convince(void **state)
                                             .value = (float *)(void *)(b + 384)};
         uint64_t h = XXH3_64bits_withSeed(
             block.value, 20,
-            XXH3_64bits_withSeed(block.key, 20, XXH3_64bits_withSeed(block.label, 3, XXH3_64bits_withSeed(block.first, 16, 3))));
+            XXH3_64bits_withSeed(
+                block.key, 20,
+                XXH3_64bits_withSeed(block.label, 3, XXH3_64bits_withSeed(block.first, 16, 3))));
         memcpy(b + index + 8, &h, 8);
         h = XXH3_64bits_withSeed(&h, 8, 0);
         memcpy(b + 56, &h, 8);
@@ -237,7 +249,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(is_as_drawn, testdir_setup, testdir_teardown),
         cmocka_unit_test_setup_teardown(comes_back, testdir_setup, testdir_teardown),
         cmocka_unit_test_setup_teardown(no_bit_flips_unnoticed, testdir_setup, testdir_teardown),
-        cmocka_unit_test_setup_teardown(sums_alone_do_not_convince, testdir_setup, testdir_teardown),
+        cmocka_unit_test_setup_teardown(sums_alone_do_not_convince, testdir_setup,
+                                        testdir_teardown),
         cmocka_unit_test_setup_teardown(refuses_other_things, testdir_setup, testdir_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

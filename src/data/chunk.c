@@ -93,13 +93,14 @@ static uint64_t lines_before(struct yk_chunk *c, const struct yk_piece *p, const
         c->counted.offset = p->offset;
         c->counted.lines = 0;
     }
-    for (const char *q; (q = memchr(c->counted.at, '\n', (size_t)(at - c->counted.at))) != NULL; c->counted.at = q + 1)
+    for (const char *q; (q = memchr(c->counted.at, '\n', (size_t)(at - c->counted.at))) != NULL;
+         c->counted.at = q + 1)
         c->counted.lines++;
     return c->counted.lines;
 }
 
-bool yk_chunk_bad(struct yk_chunk *c, const struct yk_reading *how, const struct yk_piece *p, const char *at, bool text,
-                  struct yk_error *e, const char *fmt, ...)
+bool yk_chunk_bad(struct yk_chunk *c, const struct yk_reading *how, const struct yk_piece *p,
+                  const char *at, bool text, struct yk_error *e, const char *fmt, ...)
 {
     char what[300];
     va_list ap;
@@ -109,9 +110,11 @@ bool yk_chunk_bad(struct yk_chunk *c, const struct yk_reading *how, const struct
     bool skip = c->bad < how->skip_bad;
     struct yk_error *to = skip ? &c->worst : e;
     if (text)
-        yk_fail(to, YK_DATA, "'%s' line %llu: %s", p->path, (unsigned long long)(p->line + lines_before(c, p, at) + 1), what);
+        yk_fail(to, YK_DATA, "'%s' line %llu: %s", p->path,
+                (unsigned long long)(p->line + lines_before(c, p, at) + 1), what);
     else
-        yk_fail(to, YK_DATA, "'%s' byte %llu: %s", p->path, (unsigned long long)(p->offset + (uint64_t)(at - p->bytes)), what);
+        yk_fail(to, YK_DATA, "'%s' byte %llu: %s", p->path,
+                (unsigned long long)(p->offset + (uint64_t)(at - p->bytes)), what);
     yk_hint(to, "--skip-bad N leaves out up to N malformed rows");
     c->bad += skip;
     return skip;

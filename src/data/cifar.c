@@ -25,19 +25,21 @@
 
 enum { PLANE = YK_CIFAR_SIDE * YK_CIFAR_SIDE, FILES_MOST = 99, AT_A_TIME = 64 };
 
-yk_code yk_cifar_parse(const uint8_t *bytes, size_t n, const char *name, uint64_t first, uint8_t *pixels, uint16_t *labels,
-                       struct yk_error *e)
+yk_code yk_cifar_parse(const uint8_t *bytes, size_t n, const char *name, uint64_t first,
+                       uint8_t *pixels, uint16_t *labels, struct yk_error *e)
 {
     size_t records = n / YK_CIFAR_RECORD;
     if (n % YK_CIFAR_RECORD != 0)
-        return yk_fail(e, YK_DATA, "'%s' ends in the middle of record %llu; CIFAR-10 records have %d bytes", name,
-                       (unsigned long long)(first + records), YK_CIFAR_RECORD);
+        return yk_fail(e, YK_DATA,
+                       "'%s' ends in the middle of record %llu; CIFAR-10 records have %d bytes",
+                       name, (unsigned long long)(first + records), YK_CIFAR_RECORD);
     for (size_t i = 0; i < records; i++) {
         const uint8_t *r = bytes + i * YK_CIFAR_RECORD;
         uint8_t *to = pixels + i * YK_CIFAR_PIXELS;
         if (r[0] >= YK_CIFAR_CLASSES)
-            return yk_fail(e, YK_DATA, "'%s' has label %u in record %llu; labels of CIFAR-10 are 0 to %d", name, r[0],
-                           (unsigned long long)(first + i), YK_CIFAR_CLASSES - 1);
+            return yk_fail(e, YK_DATA,
+                           "'%s' has label %u in record %llu; labels of CIFAR-10 are 0 to %d", name,
+                           r[0], (unsigned long long)(first + i), YK_CIFAR_CLASSES - 1);
         labels[i] = r[0];
         for (int k = 0; k < PLANE; k++) {
             to[3 * k] = r[1 + k];
@@ -61,8 +63,10 @@ static yk_code open_file(const char *path, int *fd, uint64_t *records, struct yk
     else if (!S_ISREG(st.st_mode))
         rc = yk_fail(e, YK_DATA, "'%s' is not a file; expected CIFAR-10 records", path);
     else if (st.st_size == 0 || st.st_size % YK_CIFAR_RECORD != 0)
-        rc = yk_fail(e, YK_DATA, "'%s' is %lld bytes long; CIFAR-10 files are a multiple of %d, the length of a record", path,
-                     (long long)st.st_size, YK_CIFAR_RECORD);
+        rc = yk_fail(
+            e, YK_DATA,
+            "'%s' is %lld bytes long; CIFAR-10 files are a multiple of %d, the length of a record",
+            path, (long long)st.st_size, YK_CIFAR_RECORD);
     else
         *records = (uint64_t)st.st_size / YK_CIFAR_RECORD;
     if (rc != YK_OK)
@@ -70,7 +74,8 @@ static yk_code open_file(const char *path, int *fd, uint64_t *records, struct yk
     return rc;
 }
 
-static yk_code read_records(int fd, const char *path, uint64_t records, uint8_t *pixels, uint16_t *labels, struct yk_error *e)
+static yk_code read_records(int fd, const char *path, uint64_t records, uint8_t *pixels,
+                            uint16_t *labels, struct yk_error *e)
 {
     static const size_t ROOM = (size_t)AT_A_TIME * YK_CIFAR_RECORD;
     uint8_t *bytes = malloc(ROOM);
@@ -93,7 +98,8 @@ static yk_code read_records(int fd, const char *path, uint64_t records, uint8_t 
             got += (size_t)k;
         }
         if (rc == YK_OK)
-            rc = yk_cifar_parse(bytes, want, path, at, pixels + at * YK_CIFAR_PIXELS, labels + at, e);
+            rc = yk_cifar_parse(bytes, want, path, at, pixels + at * YK_CIFAR_PIXELS, labels + at,
+                                e);
         at += some;
     }
     free(bytes);
@@ -101,7 +107,8 @@ static yk_code read_records(int fd, const char *path, uint64_t records, uint8_t 
 }
 
 /* The files, one after another, as one part. */
-static yk_code load(char (*path)[YK_PATH_MAX], unsigned files, struct yk_dataset *out, struct yk_error *e)
+static yk_code load(char (*path)[YK_PATH_MAX], unsigned files, struct yk_dataset *out,
+                    struct yk_error *e)
 {
     uint64_t rows = 0, n = 0;
     int fd;
@@ -114,8 +121,9 @@ static yk_code load(char (*path)[YK_PATH_MAX], unsigned files, struct yk_dataset
         rows += n;
     }
     if (rows > UINT32_MAX)
-        return yk_fail(e, YK_DATA, "'%s' and the files beside it have %llu records; at most %u are possible", path[0],
-                       (unsigned long long)rows, UINT32_MAX);
+        return yk_fail(e, YK_DATA,
+                       "'%s' and the files beside it have %llu records; at most %u are possible",
+                       path[0], (unsigned long long)rows, UINT32_MAX);
     void *room = NULL;
     size_t bytes = rows * YK_CIFAR_PIXELS;
     uint16_t *labels = malloc((rows + 1) * sizeof *labels);
@@ -138,13 +146,16 @@ static yk_code load(char (*path)[YK_PATH_MAX], unsigned files, struct yk_dataset
         at += n;
     }
     if (rc == YK_OK && at < rows)
-        rc = yk_fail(e, YK_DATA, "'%s' and the files beside it have become shorter while they were read", path[0]);
+        rc = yk_fail(e, YK_DATA,
+                     "'%s' and the files beside it have become shorter while they were read",
+                     path[0]);
     if (rc != YK_OK) {
         free(pixels);
         free(labels);
         return rc;
     }
-    const uint64_t both[2] = {XXH3_64bits(pixels, bytes), XXH3_64bits(labels, rows * sizeof *labels)};
+    const uint64_t both[2] = {XXH3_64bits(pixels, bytes),
+                              XXH3_64bits(labels, rows * sizeof *labels)};
     *out = (struct yk_dataset){.rows = (uint32_t)rows,
                                .features = YK_CIFAR_PIXELS,
                                .classes = YK_CIFAR_CLASSES,
@@ -165,7 +176,8 @@ static bool has(const char *folder, const char *name)
 /* A file is told by its name, or by its length and its first label where that ends in .bin at least. */
 static bool is(const char *what)
 {
-    const char *slash = strrchr(what, '/'), *name = slash != NULL ? slash + 1 : what, *dot = strrchr(name, '.');
+    const char *slash = strrchr(what, '/'), *name = slash != NULL ? slash + 1 : what,
+               *dot = strrchr(name, '.');
     uint64_t records;
     uint8_t label;
     int fd;
@@ -182,8 +194,8 @@ static bool is(const char *what)
     return good;
 }
 
-static yk_code open_cifar(const char *what, const struct yk_imaging *how, struct yk_dataset *train, struct yk_dataset *test,
-                          struct yk_error *e)
+static yk_code open_cifar(const char *what, const struct yk_imaging *how, struct yk_dataset *train,
+                          struct yk_dataset *test, struct yk_error *e)
 {
     unsigned files = 0;
     (void)how; /* they are all of one size */

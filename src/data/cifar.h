@@ -16,7 +16,7 @@ enum {
 
 /* `n` bytes of whole records, the first of them number `first` of the file that messages call `name`, to n / YK_CIFAR_RECORD images (32, 32, 3) and
  * labels. A length that is no multiple of a record's, or a label past 9, is YK_DATA. */
-yk_code yk_cifar_parse(const uint8_t *bytes, size_t n, const char *name, uint64_t first, uint8_t *pixels, uint16_t *labels,
-                       struct yk_error *e);
+yk_code yk_cifar_parse(const uint8_t *bytes, size_t n, const char *name, uint64_t first,
+                       uint8_t *pixels, uint16_t *labels, struct yk_error *e);
 
 #endif

@@ -87,7 +87,8 @@ static void test_file(void **state)
     assert_int_equal(yk_data_open_test(path, NULL, &d, NULL), YK_OK);
     expect_rows(&d, 4, 3);
     yk_dataset_release(&d);
-    put(*state, "other.bin", 4, 3, 1); /* of another length, and not called as CIFAR's are: somebody else's */
+    put(*state, "other.bin", 4, 3,
+        1); /* of another length, and not called as CIFAR's are: somebody else's */
     assert_int_equal(yk_path(path, NULL, "%s/other.bin", (char *)*state), YK_OK);
     assert_false(yk_data_is_dense(path));
 }
@@ -111,19 +112,23 @@ static void test_damaged(void **state)
     put(*state, "test_batch.bin", 3, 0, 0);
     refused(*state, "/data_batch_1.bin': no such file");
     put(*state, "data_batch_1.bin", 3, 0, 100);
-    refused(*state, "/data_batch_1.bin' is 9319 bytes long; CIFAR-10 files are a multiple of 3073, the length of a record");
+    refused(*state, "/data_batch_1.bin' is 9319 bytes long; CIFAR-10 files are a multiple of 3073, "
+                    "the length of a record");
     put(*state, "data_batch_1.bin", 0, 0, 0);
     refused(*state, "/data_batch_1.bin' is 0 bytes long");
     put(*state, "data_batch_1.bin", 100, 0, 0);
     assert_int_equal(yk_path(path, NULL, "%s/data_batch_1.bin", (char *)*state), YK_OK);
     FILE *f = fopen(path, "r+b");
-    assert_true(f != NULL && fseek(f, 80 * YK_CIFAR_RECORD, SEEK_SET) == 0 && fwrite(&ten, 1, 1, f) == 1 && fclose(f) == 0);
+    assert_true(f != NULL && fseek(f, 80 * YK_CIFAR_RECORD, SEEK_SET) == 0 &&
+                fwrite(&ten, 1, 1, f) == 1 && fclose(f) == 0);
     refused(*state, "/data_batch_1.bin' has label 10 in record 80; labels of CIFAR-10 are 0 to 9");
     put(*state, "data_batch_1.bin", 3, 0, 0);
     put(*state, "test_batch.bin", 1, 0, 1);
     refused(*state, "/test_batch.bin' is 3074 bytes long");
-    assert_int_equal(yk_cifar_parse(records, sizeof records - 1, "x", 5, pixels, labels, &e), YK_DATA);
-    assert_string_equal(e.text, "'x' ends in the middle of record 6; CIFAR-10 records have 3073 bytes");
+    assert_int_equal(yk_cifar_parse(records, sizeof records - 1, "x", 5, pixels, labels, &e),
+                     YK_DATA);
+    assert_string_equal(e.text,
+                        "'x' ends in the middle of record 6; CIFAR-10 records have 3073 bytes");
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, testdir_setup, testdir_teardown)

@@ -39,7 +39,8 @@ static _Noreturn void become(const char *const argv[], const char *folder, int o
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     int in = open("/dev/null", O_RDONLY);
-    if (getppid() == parent && in >= 0 && dup2(in, 0) >= 0 && dup2(out, 1) >= 0 && dup2(out, 2) >= 0 && chdir(folder) == 0)
+    if (getppid() == parent && in >= 0 && dup2(in, 0) >= 0 && dup2(out, 1) >= 0 &&
+        dup2(out, 2) >= 0 && chdir(folder) == 0)
         execvp(argv[0], (char *const *)argv);
     _exit(NOT_STARTED);
 }
@@ -81,7 +82,8 @@ static bool drain(int fd, double seconds, char kept[KEPT])
     }
 }
 
-yk_code yk_command_run(const char *const argv[], const char *folder, double seconds, struct yk_error *e)
+yk_code yk_command_run(const char *const argv[], const char *folder, double seconds,
+                       struct yk_error *e)
 {
     char kept[KEPT] = "";
     int out[2], status = 0;
@@ -103,12 +105,14 @@ yk_code yk_command_run(const char *const argv[], const char *folder, double seco
         ;
     const char *line = first_line(kept);
     if (!ended)
-        return yk_fail(e, YK_FAILED, "'%s' was stopped because it took longer than %.0f s", argv[0], seconds);
+        return yk_fail(e, YK_FAILED, "'%s' was stopped because it took longer than %.0f s", argv[0],
+                       seconds);
     if (WIFSIGNALED(status))
         return yk_fail(e, YK_FAILED, "'%s' was ended by signal %d", argv[0], WTERMSIG(status));
     if (WEXITSTATUS(status) != 0 && line[0] == '\0')
         return yk_fail(e, YK_FAILED, "'%s' %s %d", argv[0],
-                       WEXITSTATUS(status) == NOT_STARTED ? "could not be started: status" : "failed with status",
+                       WEXITSTATUS(status) == NOT_STARTED ? "could not be started: status"
+                                                          : "failed with status",
                        WEXITSTATUS(status));
     if (WEXITSTATUS(status) != 0)
         return yk_fail(e, YK_FAILED, "'%s' failed: %s", argv[0], line);

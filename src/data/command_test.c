@@ -11,7 +11,8 @@
 
 #include <cmocka.h>
 
-static void assert_fails(const char *const argv[], const char *folder, double seconds, const char *text)
+static void assert_fails(const char *const argv[], const char *folder, double seconds,
+                         const char *text)
 {
     struct yk_error e = {0};
     assert_int_equal(yk_command_run(argv, folder, seconds, &e), YK_FAILED);
@@ -21,20 +22,25 @@ static void assert_fails(const char *const argv[], const char *folder, double se
 static void test_works(void **state)
 {
     (void)state;
-    const char *const quiet[] = {"true", NULL}, *const here[] = {"sh", "-c", "test \"$(pwd)\" = /usr", NULL};
-    const char *const loud[] = {"sh", "-c", "head -c 1000000 /dev/zero", NULL}, *const reads[] = {"cat", NULL};
+    const char *const quiet[] = {"true", NULL}, *const here[] = {"sh", "-c",
+                                                                 "test \"$(pwd)\" = /usr", NULL};
+    const char *const loud[] = {"sh", "-c", "head -c 1000000 /dev/zero", NULL}, *const reads[] = {
+                                                                                    "cat", NULL};
     assert_int_equal(yk_command_run(quiet, "/", 10, NULL), YK_OK);
     assert_int_equal(yk_command_run(here, "/usr", 10, NULL), YK_OK);
     assert_int_equal(yk_command_run(loud, "/", 10, NULL), YK_OK);
-    assert_int_equal(yk_command_run(reads, "/", 10, NULL), YK_OK); /* there is nothing to read, so it ends */
+    assert_int_equal(yk_command_run(reads, "/", 10, NULL),
+                     YK_OK); /* there is nothing to read, so it ends */
 }
 
 static void test_fails(void **state)
 {
     (void)state;
-    const char *const quiet[] = {"sh", "-c", "exit 3", NULL}, *const none[] = {"no-such-program", NULL};
+    const char *const quiet[] = {"sh", "-c", "exit 3", NULL}, *const none[] = {"no-such-program",
+                                                                               NULL};
     const char *const talks[] = {"sh", "-c", "echo; echo '  why' >&2; echo more; exit 1", NULL};
-    const char *const dies[] = {"sh", "-c", "kill -9 $$", NULL}, *const hangs[] = {"sleep", "60", NULL};
+    const char *const dies[] = {"sh", "-c", "kill -9 $$", NULL}, *const hangs[] = {"sleep", "60",
+                                                                                   NULL};
     assert_fails(quiet, "/", 10, "'sh' failed with status 3");
     assert_fails(none, "/", 10, "'no-such-program' could not be started: status 127");
     assert_fails(quiet, "/nonexistent", 10, "'sh' could not be started: status 127");

@@ -20,7 +20,14 @@
 #include <math.h>
 #include <string.h>
 
-enum { INTEGERS = 13, CATEGORIES = 26, COLUMNS = 1 + INTEGERS + CATEGORIES, USUAL_BITS = 22, AMOUNTS = 512, LONGEST_LINE = 2048 };
+enum {
+    INTEGERS = 13,
+    CATEGORIES = 26,
+    COLUMNS = 1 + INTEGERS + CATEGORIES,
+    USUAL_BITS = 22,
+    AMOUNTS = 512,
+    LONGEST_LINE = 2048
+};
 
 /* What a parser needs and a piece is too long to work out for every row. */
 struct tables {
@@ -39,7 +46,10 @@ static void make_tables(struct tables *t, const struct yk_reading *how)
 {
     t->hash_bits = how->hash_bits == 0 ? USUAL_BITS : how->hash_bits;
     for (unsigned i = 0; i < COLUMNS; i++)
-        t->salt[i] = (i + 1) * UINT64_C(0x9e3779b97f4a7c15); /* far apart: no content of one column is that of another */
+        t->salt[i] =
+            (i + 1) *
+            UINT64_C(
+                0x9e3779b97f4a7c15); /* far apart: no content of one column is that of another */
     for (unsigned i = 1; i <= INTEGERS; i++)
         t->amount_key[i] = key_of(t, i, UINT64_C(1) << 63); /* no integer of 18 digits */
     for (int i = 0; i < AMOUNTS; i++)
@@ -51,11 +61,13 @@ static bool hex8(const char *p, uint64_t *v)
 {
     static const uint64_t ONES = UINT64_C(0x0101010101010101), TOPS = ONES * 0x80;
     uint64_t x = yk_load8(p), low = x | ONES * 0x20; /* upper case becomes lower */
-    uint64_t from_0 = x + ONES * 0x50, past_9 = low + ONES * 0x46, from_a = low + ONES * 0x1f, past_f = low + ONES * 0x19;
+    uint64_t from_0 = x + ONES * 0x50, past_9 = low + ONES * 0x46, from_a = low + ONES * 0x1f,
+             past_f = low + ONES * 0x19;
     if ((x & TOPS) != 0 || (from_0 & ~past_f & (~past_9 | from_a) & TOPS) != TOPS)
         return false;
     x = (low & ONES * 0x0f) + (from_a >> 7 & ONES) * 9;
-    x = (x << 4 | x >> 8) & UINT64_C(0x00ff00ff00ff00ff); /* the first digit is the lowest byte and the highest digit */
+    x = (x << 4 | x >> 8) &
+        UINT64_C(0x00ff00ff00ff00ff); /* the first digit is the lowest byte and the highest digit */
     x = (x << 8 | x >> 16) & UINT64_C(0x0000ffff0000ffff);
     *v = (x << 16 | x >> 32) & UINT32_MAX;
     return true;
@@ -89,7 +101,8 @@ static const char *take_integer(const char *p, const char *end, int64_t *v)
     return q == digits ? p : q;
 }
 
-static uint32_t *put_integer(const struct tables *t, unsigned column, int64_t v, uint32_t *key, float **value)
+static uint32_t *put_integer(const struct tables *t, unsigned column, int64_t v, uint32_t *key,
+                             float **value)
 {
     *key++ = v > 0 ? t->amount_key[column] : key_of(t, column, (uint64_t)v);
     *(*value)++ = v <= 0 ? 1.0f : v < AMOUNTS ? t->amount[v] : (float)log1p((double)v);
@@ -98,12 +111,15 @@ static uint32_t *put_integer(const struct tables *t, unsigned column, int64_t v,
 
 static const char *column_name(unsigned column)
 {
-    return column == 0 ? "a label 0 or 1" : column <= INTEGERS ? "an integer or nothing" : "a hexadecimal category or nothing";
+    return column == 0          ? "a label 0 or 1"
+           : column <= INTEGERS ? "an integer or nothing"
+                                : "a hexadecimal category or nothing";
 }
 
 /* One line, [p, end): its entries from `key` and `value` on, at most 39 of each. The column that is wrong (*at is where), COLUMNS if none
  * is, and COLUMNS + 1 if something follows the last. */
-static unsigned take_line(const struct tables *t, const char **at, const char *end, uint32_t **keys, float *value)
+static unsigned take_line(const struct tables *t, const char **at, const char *end, uint32_t **keys,
+                          float *value)
 {
     uint32_t *key = *keys;
     const char *p = *at + 1;
@@ -143,20 +159,23 @@ static unsigned columns_of(const char *p, const char *end)
     return n;
 }
 
-static bool bad_line(unsigned column, const char *line, const char *at, const char *end, const struct yk_reading *how,
-                     const struct yk_piece *piece, struct yk_chunk *out, struct yk_error *e)
+static bool bad_line(unsigned column, const char *line, const char *at, const char *end,
+                     const struct yk_reading *how, const struct yk_piece *piece,
+                     struct yk_chunk *out, struct yk_error *e)
 {
     char found[24];
     unsigned columns = columns_of(line, end);
     if (columns != COLUMNS)
-        return yk_chunk_bad(out, how, piece, line, true, e, "expected %d columns (label, 13 integers, 26 categories), found %u",
+        return yk_chunk_bad(out, how, piece, line, true, e,
+                            "expected %d columns (label, 13 integers, 26 categories), found %u",
                             COLUMNS, columns);
     return yk_chunk_bad(out, how, piece, line, true, e, "expected %s in column %u, found '%s'",
-                        column_name(column < COLUMNS ? column : COLUMNS - 1), column < COLUMNS ? column + 1 : COLUMNS,
-                        yk_chunk_token(found, at, end));
+                        column_name(column < COLUMNS ? column : COLUMNS - 1),
+                        column < COLUMNS ? column + 1 : COLUMNS, yk_chunk_token(found, at, end));
 }
 
-static yk_code parse(const struct yk_reading *how, const struct yk_piece *piece, struct yk_chunk *out, struct yk_error *e)
+static yk_code parse(const struct yk_reading *how, const struct yk_piece *piece,
+                     struct yk_chunk *out, struct yk_error *e)
 {
     struct tables t;
     const char *p = piece->bytes, *stop = p + piece->n, *next;
@@ -168,7 +187,8 @@ static yk_code parse(const struct yk_reading *how, const struct yk_piece *piece,
         end -= end > p && end[-1] == '\r';
         if (end == p)
             continue;
-        if ((out->row_room == out->rows || out->entry_room - out->entries < COLUMNS) && !yk_chunk_room(out, 1, COLUMNS))
+        if ((out->row_room == out->rows || out->entry_room - out->entries < COLUMNS) &&
+            !yk_chunk_room(out, 1, COLUMNS))
             return yk_fail_memory(e, sizeof(float) * COLUMNS);
         uint32_t *start = out->key + out->entries, *key = start;
         unsigned wrong = take_line(&t, &at, end, &key, out->value + out->entries);

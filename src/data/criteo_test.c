@@ -10,11 +10,13 @@
 #include <cmocka.h>
 
 static const struct yk_reading PLAIN = {0};
-static const char FULL[] = "1\t1\t2\t3\t4\t5\t6\t7\t8\t9\t10\t600\t0\t-2\t"
-                           "68fd1e64\t80e26c9b\tfb936136\t7b4723c4\t25c83c98\t7e0ccccf\tde7995b8\t1f89b562\ta73ee510\t"
-                           "a8cd5504\tb2cb9c98\t37c9c164\t2824a5f6\t1adce6ef\t8ba8b39a\t891b62e7\te5ba7672\tf54016b9\t"
-                           "21ddcdc9\tb1252a9d\t07b5194c\t3a171ecb\tc5c50484\te8b83407\t9727dd16\t68fd1e64";
-static const char EMPTY[] = "0\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t";
+static const char FULL[] =
+    "1\t1\t2\t3\t4\t5\t6\t7\t8\t9\t10\t600\t0\t-2\t"
+    "68fd1e64\t80e26c9b\tfb936136\t7b4723c4\t25c83c98\t7e0ccccf\tde7995b8\t1f89b562\ta73ee510\t"
+    "a8cd5504\tb2cb9c98\t37c9c164\t2824a5f6\t1adce6ef\t8ba8b39a\t891b62e7\te5ba7672\tf54016b9\t"
+    "21ddcdc9\tb1252a9d\t07b5194c\t3a171ecb\tc5c50484\te8b83407\t9727dd16\t68fd1e64";
+static const char EMPTY[] =
+    "0\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t";
 
 static struct parsed parse_text(const char *text, const struct yk_reading *how)
 {
@@ -83,9 +85,15 @@ static void test_hexadecimal(void **state)
     static const struct {
         const char *text;
         uint64_t number;
-    } CASE[] = {
-        {"0", 0},        {"f", 15}, {"ABCDEF09", 0xabcdef09}, {"abcdef0", 0xabcdef0},  {"0123456789abcdef", 0x0123456789abcdef},
-        {"00000001", 1}, {"1", 1},  {"99999999", 0x99999999}, {"aFfA0990", 0xaffa0990}};
+    } CASE[] = {{"0", 0},
+                {"f", 15},
+                {"ABCDEF09", 0xabcdef09},
+                {"abcdef0", 0xabcdef0},
+                {"0123456789abcdef", 0x0123456789abcdef},
+                {"00000001", 1},
+                {"1", 1},
+                {"99999999", 0x99999999},
+                {"aFfA0990", 0xaffa0990}};
     for (size_t i = 0; i < sizeof CASE / sizeof *CASE; i++)
         for (unsigned column = 14; column < 40; column += 5) {
             char text[1024];
@@ -129,7 +137,9 @@ static void test_malformed(void **state)
 {
     (void)state;
     char text[1024];
-    expect_bad("1\t2\t3", "'rows.txt' line 11: expected 40 columns (label, 13 integers, 26 categories), found 3");
+    expect_bad(
+        "1\t2\t3",
+        "'rows.txt' line 11: expected 40 columns (label, 13 integers, 26 categories), found 3");
     expect_bad("1 3:4", "expected 40 columns (label, 13 integers, 26 categories), found 1");
     expect_bad(FULL + 2, "found 39"); /* a test set, without labels */
     snprintf(text, sizeof text, "%s\t", FULL);
@@ -206,8 +216,10 @@ static void test_sniff(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_columns),   cmocka_unit_test(test_hexadecimal),
-        cmocka_unit_test(test_malformed), cmocka_unit_test(test_written_rows_have_their_values_again),
+        cmocka_unit_test(test_columns),
+        cmocka_unit_test(test_hexadecimal),
+        cmocka_unit_test(test_malformed),
+        cmocka_unit_test(test_written_rows_have_their_values_again),
         cmocka_unit_test(test_sniff),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,12 +28,14 @@
 enum { U8 = 0x08, SHAPE_TEXT = 36 };
 
 /* The first file that is there of <stem>-idx<d>-ubyte, for each digit d of `dims`, in all spellings; "" if none is. */
-static yk_code find_file(const char *stem, const char *dims, char found[YK_PATH_MAX], struct yk_error *e)
+static yk_code find_file(const char *stem, const char *dims, char found[YK_PATH_MAX],
+                         struct yk_error *e)
 {
     for (; *dims != '\0'; dims++)
         for (int spelling = 0; spelling < 4; spelling++) {
             char sep = spelling < 2 ? '-' : '.';
-            yk_code rc = yk_path(found, e, "%s%cidx%c-ubyte%s", stem, sep, *dims, spelling % 2 ? ".gz" : "");
+            yk_code rc =
+                yk_path(found, e, "%s%cidx%c-ubyte%s", stem, sep, *dims, spelling % 2 ? ".gz" : "");
             if (rc != YK_OK)
                 return rc;
             if (access(found, F_OK) == 0)
@@ -47,7 +49,8 @@ static yk_code find_file(const char *stem, const char *dims, char found[YK_PATH_
 
 static yk_code find_images(const char *stem, char found[YK_PATH_MAX], struct yk_error *e)
 {
-    return find_file(stem, "342", found, e); /* (rows, height, width), (.., channels), (rows, features) */
+    return find_file(stem, "342", found,
+                     e); /* (rows, height, width), (.., channels), (rows, features) */
 }
 
 static yk_code find_labels(const char *stem, char found[YK_PATH_MAX], struct yk_error *e)
@@ -62,7 +65,8 @@ static yk_code load_labels(const char *path, struct yk_idx *out, struct yk_error
     if (rc != YK_OK)
         return rc;
     if (head.type != U8 || head.ndim != 1)
-        return yk_fail(e, YK_DATA, "'%s' holds %s elements in %u dimension%s; labels must be u8 in 1", path,
+        return yk_fail(e, YK_DATA,
+                       "'%s' holds %s elements in %u dimension%s; labels must be u8 in 1", path,
                        yk_idx_type_name(head.type), head.ndim, head.ndim == 1 ? "" : "s");
     return yk_idx_read(path, out, e);
 }
@@ -76,20 +80,23 @@ static uint64_t row_bytes(const struct yk_idx *images)
 }
 
 /* `labels` is how many labels there are: known before the images, which are most of the bytes, are read. */
-static yk_code load_images(const char *path, const char *labels_path, uint32_t labels, struct yk_idx *out, struct yk_error *e)
+static yk_code load_images(const char *path, const char *labels_path, uint32_t labels,
+                           struct yk_idx *out, struct yk_error *e)
 {
     struct yk_idx head;
     yk_code rc = yk_idx_head(path, &head, e);
     if (rc != YK_OK)
         return rc;
     if (head.type != U8 || head.ndim < 2)
-        return yk_fail(e, YK_DATA, "'%s' holds %s elements in %u dimension%s; images must be u8 in 2 to 4", path,
-                       yk_idx_type_name(head.type), head.ndim, head.ndim == 1 ? "" : "s");
+        return yk_fail(e, YK_DATA,
+                       "'%s' holds %s elements in %u dimension%s; images must be u8 in 2 to 4",
+                       path, yk_idx_type_name(head.type), head.ndim, head.ndim == 1 ? "" : "s");
     if (head.dim[0] != labels)
-        return yk_fail(e, YK_DATA, "'%s' has %u images but '%s' has %u labels", path, head.dim[0], labels_path, labels);
+        return yk_fail(e, YK_DATA, "'%s' has %u images but '%s' has %u labels", path, head.dim[0],
+                       labels_path, labels);
     if (row_bytes(&head) > UINT32_MAX)
-        return yk_fail(e, YK_DATA, "'%s' has images of %llu bytes; at most 4294967295 are possible", path,
-                       (unsigned long long)row_bytes(&head));
+        return yk_fail(e, YK_DATA, "'%s' has images of %llu bytes; at most 4294967295 are possible",
+                       path, (unsigned long long)row_bytes(&head));
     return yk_idx_read(path, out, e);
 }
 
@@ -120,8 +127,8 @@ static void name_part(struct yk_dataset *d, const char *name, const char *split)
     snprintf(d->split, sizeof d->split, "%s", split);
 }
 
-static yk_code load_part(const char *images_path, const char *labels_path, const char *name, const char *split,
-                         struct yk_dataset *out, struct yk_error *e)
+static yk_code load_part(const char *images_path, const char *labels_path, const char *name,
+                         const char *split, struct yk_dataset *out, struct yk_error *e)
 {
     struct yk_idx images = {0}, labels = {0};
     yk_code rc = load_labels(labels_path, &labels, e);
@@ -173,8 +180,9 @@ static const char *shape_text(const struct yk_dataset *d, char out[SHAPE_TEXT])
 
 /* One part of a folder: "train" or "t10k". If `out` is NULL only its labels are looked at. Raises *classes to what the part
  * needs. */
-static yk_code open_part(const char *folder, const char *prefix, const char *name, const char *split, bool required,
-                         struct yk_dataset *out, uint32_t *classes, struct yk_error *e)
+static yk_code open_part(const char *folder, const char *prefix, const char *name,
+                         const char *split, bool required, struct yk_dataset *out,
+                         uint32_t *classes, struct yk_error *e)
 {
     char stem[YK_PATH_MAX], images[YK_PATH_MAX], labels[YK_PATH_MAX];
     struct yk_idx other = {0};
@@ -198,15 +206,16 @@ static yk_code open_part(const char *folder, const char *prefix, const char *nam
     } else if (out != NULL && (required || images[0] != '\0' || labels[0] != '\0')) {
         const char *missing = images[0] == '\0' ? "images-idx3" : "labels-idx1";
         rc = yk_fail(e, YK_DATA, "cannot find '%s-%s-ubyte' in '%s'", prefix, missing, folder);
-        yk_hint(e, "a folder of data holds train-images-idx3-ubyte, train-labels-idx1-ubyte and the same with t10k for the test "
+        yk_hint(e, "a folder of data holds train-images-idx3-ubyte, train-labels-idx1-ubyte and "
+                   "the same with t10k for the test "
                    "part, plain or as .gz; or a folder of JPEG files for each class");
     }
     *classes = found > *classes ? found : *classes;
     return rc;
 }
 
-static yk_code open_folder(const char *folder, const char *name, struct yk_dataset *train, struct yk_dataset *test,
-                           struct yk_error *e)
+static yk_code open_folder(const char *folder, const char *name, struct yk_dataset *train,
+                           struct yk_dataset *test, struct yk_error *e)
 {
     char a[SHAPE_TEXT], b[SHAPE_TEXT];
     uint32_t classes = 0;
@@ -215,9 +224,10 @@ static yk_code open_folder(const char *folder, const char *name, struct yk_datas
         rc = open_part(folder, "t10k", name, "test", train == NULL, test, &classes, e);
     if (rc != YK_OK)
         return rc;
-    if (train != NULL && test != NULL && test->rows > 0 && memcmp(train->shape, test->shape, sizeof train->shape) != 0)
-        return yk_fail(e, YK_DATA, "the training images in '%s' are %s, but its test images are %s", folder, shape_text(train, a),
-                       shape_text(test, b));
+    if (train != NULL && test != NULL && test->rows > 0 &&
+        memcmp(train->shape, test->shape, sizeof train->shape) != 0)
+        return yk_fail(e, YK_DATA, "the training images in '%s' are %s, but its test images are %s",
+                       folder, shape_text(train, a), shape_text(test, b));
     if (train != NULL)
         train->classes = classes;
     if (test != NULL && test->rows > 0)
@@ -230,14 +240,18 @@ static yk_code find_labels_beside(const char *images, char labels[YK_PATH_MAX], 
 {
     const char *slash = strrchr(images, '/'), *base = slash ? slash + 1 : images, *word = NULL;
     struct yk_idx head;
-    yk_code rc = yk_idx_head(images, &head, e); /* a file of another kind altogether should hear that first */
+    yk_code rc = yk_idx_head(images, &head,
+                             e); /* a file of another kind altogether should hear that first */
     if (rc != YK_OK)
         return rc;
     for (const char *p = base; (p = strstr(p, "images")) != NULL; p++)
         word = p;
     if (word == NULL) {
-        yk_fail(e, YK_DATA, "cannot tell where the labels of '%s' are: its name does not have 'images' in it", images);
-        yk_hint(e, "the labels of some-images-idx3-ubyte are looked for beside it, in some-labels-idx1-ubyte");
+        yk_fail(e, YK_DATA,
+                "cannot tell where the labels of '%s' are: its name does not have 'images' in it",
+                images);
+        yk_hint(e, "the labels of some-images-idx3-ubyte are looked for beside it, in "
+                   "some-labels-idx1-ubyte");
         return YK_DATA;
     }
     char stem[YK_PATH_MAX];
@@ -253,7 +267,8 @@ static yk_code find_labels_beside(const char *images, char labels[YK_PATH_MAX], 
     return rc;
 }
 
-static yk_code open_file(const char *path, const char *name, const char *split, struct yk_dataset *out, struct yk_error *e)
+static yk_code open_file(const char *path, const char *name, const char *split,
+                         struct yk_dataset *out, struct yk_error *e)
 {
     char labels[YK_PATH_MAX];
     yk_code rc = find_labels_beside(path, labels, e);
@@ -294,8 +309,8 @@ static bool meant_otherwise(const char *what, struct yk_error *e)
 }
 
 /* Either part may be NULL, but not both; they come zeroed. */
-static yk_code open_any(const char *what, const struct yk_imaging *how, struct yk_dataset *train, struct yk_dataset *test,
-                        struct yk_error *e)
+static yk_code open_any(const char *what, const struct yk_imaging *how, struct yk_dataset *train,
+                        struct yk_dataset *test, struct yk_error *e)
 {
     static const struct yk_imaging AS_IT_IS;
     const struct yk_set_ops *kind = yk_set_find(what);
@@ -305,7 +320,9 @@ static yk_code open_any(const char *what, const struct yk_imaging *how, struct y
     how = how != NULL ? how : &AS_IT_IS;
     name_of_path(what, name);
     if (how->holdout > 0 && (kind == NULL || !kind->holds_out)) {
-        rc = yk_fail(e, YK_USAGE, "--holdout means nothing to '%s': it is for sparse rows and for class folders", what);
+        rc = yk_fail(e, YK_USAGE,
+                     "--holdout means nothing to '%s': it is for sparse rows and for class folders",
+                     what);
     } else if (kind != NULL) {
         rc = kind->open(what, how, train, test, e);
         if (rc == YK_OK && train != NULL)
@@ -319,7 +336,8 @@ static yk_code open_any(const char *what, const struct yk_imaging *how, struct y
     } else if (stat(what, &st) != 0) {
         rc = yk_fail_errno(e, YK_DATA, "cannot open '%s'", what);
         yk_hint(e,
-                "data is %s, %s, a folder with IDX or CIFAR-10 files or with a folder of JPEG files for each class, one such "
+                "data is %s, %s, a folder with IDX or CIFAR-10 files or with a folder of JPEG "
+                "files for each class, one such "
                 "file of images, or "
                 "fake:HxWxC:CLASSES",
                 yk_fetch_names[0], yk_fetch_names[1]);
@@ -348,13 +366,14 @@ bool yk_data_is_dense(const char *what)
     if (stat(what, &st) != 0)
         return false;
     for (int i = 0; S_ISDIR(st.st_mode) && i < 2 && found[0] == '\0'; i++)
-        if (yk_path(stem, NULL, "%s/%s-images", what, PART[i]) != YK_OK || find_images(stem, found, NULL) != YK_OK)
+        if (yk_path(stem, NULL, "%s/%s-images", what, PART[i]) != YK_OK ||
+            find_images(stem, found, NULL) != YK_OK)
             return false;
     return S_ISDIR(st.st_mode) ? found[0] != '\0' : yk_idx_head(what, &head, NULL) == YK_OK;
 }
 
-yk_code yk_data_open(const char *what, const struct yk_imaging *how, struct yk_dataset *train, struct yk_dataset *test,
-                     struct yk_error *e)
+yk_code yk_data_open(const char *what, const struct yk_imaging *how, struct yk_dataset *train,
+                     struct yk_dataset *test, struct yk_error *e)
 {
     *train = (struct yk_dataset){0};
     if (test != NULL)
@@ -362,7 +381,8 @@ yk_code yk_data_open(const char *what, const struct yk_imaging *how, struct yk_d
     return open_any(what, how, train, test, e);
 }
 
-yk_code yk_data_open_test(const char *what, const struct yk_imaging *how, struct yk_dataset *test, struct yk_error *e)
+yk_code yk_data_open_test(const char *what, const struct yk_imaging *how, struct yk_dataset *test,
+                          struct yk_error *e)
 {
     *test = (struct yk_dataset){0};
     return open_any(what, how, NULL, test, e);

@@ -17,7 +17,8 @@
 #include <cmocka.h>
 
 /* Write an IDX file whose elements are seed, seed+1, ... modulo `mod`; a name that ends in .gz is gzipped. */
-static void put(const char *dir, const char *name, uint8_t type, const char *shape, unsigned seed, unsigned mod)
+static void put(const char *dir, const char *name, uint8_t type, const char *shape, unsigned seed,
+                unsigned mod)
 {
     char path[YK_PATH_MAX];
     uint8_t b[4096] = {0, 0, type, 0};
@@ -126,7 +127,8 @@ static void test_dimensions(void **state)
     struct yk_dataset d;
     put(*state, "t10k-labels-idx1-ubyte", 8, "2", 0, 9);
     put(*state, "t10k-images-idx2-ubyte", 8, "2x12", 0, 256);
-    assert_int_equal(yk_data_open_test(*state, NULL, &d, NULL), YK_OK); /* a folder with the test part alone */
+    assert_int_equal(yk_data_open_test(*state, NULL, &d, NULL),
+                     YK_OK); /* a folder with the test part alone */
     assert_memory_equal(d.shape, ((uint32_t[]){1, 12, 1}), sizeof d.shape);
     yk_dataset_release(&d);
     put(*state, "t10k-images-idx4-ubyte", 8, "2x2x3x2", 0, 256);
@@ -163,19 +165,25 @@ static void test_refuses(void **state)
     assert_int_equal(yk_path(path, NULL, "%s/none", (char *)*state), YK_OK);
     assert_refused(path, "none': no such file or directory", "mnist, fashion-mnist, a folder");
     assert_refused(*state, "cannot find 'train-images-idx3-ubyte' in '", "a folder of data holds");
-    assert_refused(*state, "cannot find 'train-images-idx3-ubyte' in '", "or a folder of JPEG files for each class");
+    assert_refused(*state, "cannot find 'train-images-idx3-ubyte' in '",
+                   "or a folder of JPEG files for each class");
     put_all(*state);
     put(*state, "train-labels-idx1-ubyte", 8, "5", 0, 3);
     assert_refused(*state, "train-images-idx3-ubyte' has 6 images but '", "");
     put(*state, "train-labels-idx1-ubyte", 0x0d, "6", 0, 3);
-    assert_refused(*state, "train-labels-idx1-ubyte' holds f32 elements in 1 dimension; labels must be u8 in 1", "");
+    assert_refused(
+        *state,
+        "train-labels-idx1-ubyte' holds f32 elements in 1 dimension; labels must be u8 in 1", "");
     put(*state, "train-labels-idx1-ubyte", 8, "6x1", 0, 3);
     assert_refused(*state, "holds u8 elements in 2 dimensions; labels must be u8 in 1", "");
     put(*state, "train-labels-idx1-ubyte", 8, "0", 0, 3);
     assert_refused(*state, "holds no elements: its shape is 0", "");
     put_all(*state);
     put(*state, "train-images-idx3-ubyte", 0x0d, "6x2x3", 0, 256);
-    assert_refused(*state, "train-images-idx3-ubyte' holds f32 elements in 3 dimensions; images must be u8 in 2 to 4", "");
+    assert_refused(
+        *state,
+        "train-images-idx3-ubyte' holds f32 elements in 3 dimensions; images must be u8 in 2 to 4",
+        "");
     put(*state, "train-images-idx3-ubyte", 8, "6", 0, 256);
     assert_refused(*state, "holds u8 elements in 1 dimension; images must be u8", "");
     put(*state, "train-images-idx3-ubyte", 8, "6x3x2", 0, 256);
@@ -209,7 +217,8 @@ static void test_mnist(void **state)
     yk_dataset_release(&test);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* their shadow memory would drown the measure */
+#if !defined(__SANITIZE_ADDRESS__) &&                                                              \
+    !defined(__SANITIZE_THREAD__) /* their shadow memory would drown the measure */
 #define MEASURES_MEMORY
 /* The bytes of the data set once, plus at most 25 %. */
 static void test_memory(void **state)

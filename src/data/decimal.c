@@ -13,8 +13,9 @@ enum {
     FLOAT_DIGITS = 9,  /* tell any two floats apart */
 };
 
-static const double powers[EXACT_POWER + 1] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
-                                               1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+static const double powers[EXACT_POWER + 1] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                               1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                                               1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
 /* m * 10^exponent as a float; false if rounding twice could have gone wrong. m <= 2^53, |exponent| <= EXACT_POWER. */
 static bool scale(uint64_t m, int exponent, float *out)
@@ -156,7 +157,8 @@ static void slow_digits(float v, uint32_t *m, int *exponent)
 {
     for (int digits = 1; digits <= FLOAT_DIGITS; digits++) {
         char text[32], *e;
-        snprintf(text, sizeof text, "%.*e", digits - 1, (double)v); /* d?ddd e+XX, where ? may be any locale's point */
+        snprintf(text, sizeof text, "%.*e", digits - 1,
+                 (double)v); /* d?ddd e+XX, where ? may be any locale's point */
         e = strchr(text, 'e');
         *m = 0;
         for (const char *p = text; p < e; p++)
@@ -173,7 +175,8 @@ static int top_power(float v)
 {
     int e2;
     frexpf(v, &e2);
-    int top = (e2 - 1) * 1233 >> 12; /* of 2^(e2 - 1) <= v; 1233 / 4096 is a little more than log10(2) */
+    int top =
+        (e2 - 1) * 1233 >> 12; /* of 2^(e2 - 1) <= v; 1233 / 4096 is a little more than log10(2) */
     double next = top + 1 >= 0 ? v / powers[top + 1] : v * powers[-top - 1];
     return next >= 1 ? top + 1 : top;
 }
@@ -216,8 +219,9 @@ size_t yk_decimal_write(char out[YK_DECIMAL_MAX], float v)
         return n + yk_decimal_write_u32(out + n, (uint32_t)v);
     shortest(v, &m, &exponent);
     char digits[YK_DECIMAL_MAX];
-    int k = (int)yk_decimal_write_u32(digits, m), point = k + exponent; /* digits before the point */
-    if (point > k + 2 || point > 10 || point < -2) {                    /* d.ddde-XX */
+    int k = (int)yk_decimal_write_u32(digits, m),
+        point = k + exponent;                        /* digits before the point */
+    if (point > k + 2 || point > 10 || point < -2) { /* d.ddde-XX */
         out[n++] = digits[0];
         if (k > 1)
             out[n++] = '.';

@@ -25,12 +25,15 @@ static inline uint64_t yk_load8(const char *p)
 /* Digits at the beginning of eight bytes (0 .. 8), and their value. Reads p[0 .. 7]. */
 static inline unsigned yk_digits8(const char *p, uint32_t *value)
 {
-    uint64_t x = yk_load8(p) ^ 0x3030303030303030;                                               /* digits become 0 .. 9 */
-    uint64_t other = (((x & 0x7f7f7f7f7f7f7f7f) + 0x7676767676767676) | x) & 0x8080808080808080; /* bytes that are more than 9 */
-    unsigned bits = other == 0 ? 64 : (unsigned)__builtin_ctzll(other) - 7;                      /* of digits */
+    uint64_t x = yk_load8(p) ^ 0x3030303030303030; /* digits become 0 .. 9 */
+    uint64_t other = (((x & 0x7f7f7f7f7f7f7f7f) + 0x7676767676767676) | x) &
+                     0x8080808080808080; /* bytes that are more than 9 */
+    unsigned bits = other == 0 ? 64 : (unsigned)__builtin_ctzll(other) - 7; /* of digits */
     x = bits == 0 ? 0 : x << (64 - bits); /* zeros in front, the last digit on top */
     x = x * 10 + (x >> 8);                /* pairs, in the even bytes */
-    x = ((x & 0x000000ff000000ff) * 0x000f424000000064 + ((x >> 16) & 0x000000ff000000ff) * 0x0000271000000001) >> 32;
+    x = ((x & 0x000000ff000000ff) * 0x000f424000000064 +
+         ((x >> 16) & 0x000000ff000000ff) * 0x0000271000000001) >>
+        32;
     *value = (uint32_t)x;
     return bits / 8;
 }
@@ -38,8 +41,9 @@ static inline unsigned yk_digits8(const char *p, uint32_t *value)
 /* m * 10^-places as a float; false if rounding twice could have gone wrong. m <= 2^53, places <= 22. */
 static inline bool yk_decimal_scale(uint64_t m, unsigned places, float *out)
 {
-    static const double power[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
-                                   1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+    static const double power[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                   1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                                   1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
     double d = (double)(int64_t)m / power[places];
     uint64_t bits;
     memcpy(&bits, &d, sizeof bits);
@@ -70,7 +74,8 @@ static inline const char *yk_decimal_read(const char *p, float *out)
     }
     unsigned k = yk_digits8(q + 1, &fraction);
     q += 1 + k;
-    if (k == 8 || (*q | 32) == 'e' || !yk_decimal_scale((uint64_t)integer * power[k] + fraction, k, out))
+    if (k == 8 || (*q | 32) == 'e' ||
+        !yk_decimal_scale((uint64_t)integer * power[k] + fraction, k, out))
         return yk_decimal_read_any(p, out);
     return q;
 }

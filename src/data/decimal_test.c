@@ -93,13 +93,16 @@ static void reads_as_strtof_does(void **state)
         if (v - v != 0)
             continue;
         snprintf(text, sizeof text, "%.*g", (int)(1 + yk_rng_below(&rng, 20)), (double)v);
-        if (strtof(text, NULL) - strtof(text, NULL) == 0) /* rounding up may have made it infinite */
+        if (strtof(text, NULL) - strtof(text, NULL) ==
+            0) /* rounding up may have made it infinite */
             check_read(text);
-        snprintf(text, sizeof text, "%.*f", (int)yk_rng_below(&rng, 18), (double)(yk_rng_unit(&rng) * 1000));
+        snprintf(text, sizeof text, "%.*f", (int)yk_rng_below(&rng, 18),
+                 (double)(yk_rng_unit(&rng) * 1000));
         check_read(text);
         /* around half-way between two floats: a double often cannot tell on which side */
         float low = 0.5f + (float)yk_rng_below(&rng, 1 << 23) / (1 << 24);
-        snprintf(text, sizeof text, "%.*f", (int)(14 + yk_rng_below(&rng, 8)), (double)low + 0x1p-25);
+        snprintf(text, sizeof text, "%.*f", (int)(14 + yk_rng_below(&rng, 8)),
+                 (double)low + 0x1p-25);
         check_read(text);
         double half = (double)(1 + yk_rng_below(&rng, 1 << 24)) + 0.5;
         snprintf(text, sizeof text, "%.*f", (int)yk_rng_below(&rng, 3), half * 16777216);
@@ -110,8 +113,9 @@ static void reads_as_strtof_does(void **state)
 static void refuses_what_is_no_number(void **state)
 {
     (void)state;
-    static const char *const texts[] = {"",  "x", "nan", "inf", "-inf", "NaN", "1e39", "-3.5e38", "1e999999999999",
-                                        ".", "-", "+",   "-.",  "e5",   "1e",  "1e+",  "0x"};
+    static const char *const texts[] = {
+        "",  "x", "nan", "inf", "-inf", "NaN", "1e39", "-3.5e38", "1e999999999999",
+        ".", "-", "+",   "-.",  "e5",   "1e",  "1e+",  "0x"};
     float v;
     for (size_t i = 0; i + 1 < sizeof texts / sizeof *texts; i++)
         if (yk_decimal_read(padded(texts[i]), &v) != NULL)
@@ -140,7 +144,8 @@ static void check_write(float v)
         if (bits_of(strtof(other, NULL)) == bits_of(v))
             break;
     }
-    bool whole = strchr(text, '.') == NULL && strchr(text, 'e') == NULL; /* 100 has three digits, though one would tell */
+    bool whole = strchr(text, '.') == NULL &&
+                 strchr(text, 'e') == NULL; /* 100 has three digits, though one would tell */
     if (v != 0 && !whole && digits > fewest)
         fail_msg("%a was written as '%s', though %d digits tell", (double)v, text, fewest);
 }

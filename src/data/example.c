@@ -17,7 +17,8 @@
 #include <string.h>
 
 struct span {
-    const uint8_t *p, *end; /* a piece has 64 readable bytes behind it, so 8 may be loaded anywhere */
+    const uint8_t *p,
+        *end; /* a piece has 64 readable bytes behind it, so 8 may be loaded anywhere */
 };
 
 /* The varint of n <= 8 bytes at p: drop what follows, close the gaps of one bit pairwise. */
@@ -52,7 +53,8 @@ static bool take_varint(struct span *s, uint64_t *v)
 
 struct field {
     uint64_t number;
-    unsigned wire; /* 0: a varint in `v`; 1, 2, 5: bytes in `in`; 3: a group, which nothing here has, passed over */
+    unsigned
+        wire; /* 0: a varint in `v`; 1, 2, 5: bytes in `in`; 3: a group, which nothing here has, passed over */
     uint64_t v;
     struct span in;
 };
@@ -113,7 +115,8 @@ static inline bool take_field(struct span *s, struct field *f)
     const uint8_t *p = s->p;
     if ((p[0] & 0x87) != 2 || p[0] < 8 || (p[1] >= 0x80 && p[2] >= 0x80))
         return take_any_field(s, f);
-    unsigned n = p[1] < 0x80 ? p[1] : (p[1] & 0x7fu) | (unsigned)p[2] << 7, head = p[1] < 0x80 ? 2 : 3;
+    unsigned n = p[1] < 0x80 ? p[1] : (p[1] & 0x7fu) | (unsigned)p[2] << 7,
+             head = p[1] < 0x80 ? 2 : 3;
     if (s->end - p < (ptrdiff_t)(head + n))
         return false;
     f->number = p[0] >> 3;
@@ -213,7 +216,8 @@ static bool take_floats(struct yk_example *x, struct yk_example_part *to, const 
     return true;
 }
 
-static bool take_list(struct yk_example *x, struct yk_example_part *to, enum yk_example_kind kind, struct span list)
+static bool take_list(struct yk_example *x, struct yk_example_part *to, enum yk_example_kind kind,
+                      struct span list)
 {
     struct field f;
     if (to->kind != kind) { /* a Feature is one of its lists: the last one */
@@ -265,7 +269,8 @@ static struct yk_example_part *part_named(struct yk_example *x, struct span name
 {
     struct yk_example_part *all[] = {&x->index, &x->label, &x->value};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if ((size_t)(name.end - name.p) == all[i]->len && memcmp(name.p, all[i]->name, all[i]->len) == 0)
+        if ((size_t)(name.end - name.p) == all[i]->len &&
+            memcmp(name.p, all[i]->name, all[i]->len) == 0)
             return all[i];
     return NULL;
 }
@@ -288,7 +293,8 @@ static bool take_entry(struct yk_example *x, struct span entry)
 }
 
 /* Every entry of an example goes to `entry`, until that says no. */
-static bool each_entry(struct yk_example *x, struct span data, bool (*entry)(struct yk_example *, struct span))
+static bool each_entry(struct yk_example *x, struct span data,
+                       bool (*entry)(struct yk_example *, struct span))
 {
     struct field f, g;
     while (data.p < data.end) {
@@ -314,7 +320,9 @@ static bool list_entry(struct yk_example *x, struct span entry)
     if (!entry_name(entry, &name))
         return true;
     for (; name.p < name.end && n < sizeof text - 1; name.p++)
-        text[n++] = (char)(*name.p < ' ' || *name.p == 127 ? '?' : *name.p); /* whatever a hostile file says to the terminal */
+        text[n++] = (char)(*name.p < ' ' || *name.p == 127
+                               ? '?'
+                               : *name.p); /* whatever a hostile file says to the terminal */
     text[n] = '\0';
     snprintf(x->why + at, sizeof x->why - at, "%s '%s'", x->why[at - 1] == '\'' ? "," : "", text);
     return true;
@@ -327,13 +335,16 @@ static bool missing(struct yk_example *x, const struct yk_example_part *part, st
     size_t none = strlen(x->why);
     each_entry(x, data, list_entry);
     if (strlen(x->why) == none)
-        snprintf(x->why, sizeof x->why, "expected a feature '%.60s', found an example without features", part->name);
+        snprintf(x->why, sizeof x->why,
+                 "expected a feature '%.60s', found an example without features", part->name);
     return false;
 }
 
-static bool wrong_kind(struct yk_example *x, const struct yk_example_part *part, const char *expected)
+static bool wrong_kind(struct yk_example *x, const struct yk_example_part *part,
+                       const char *expected)
 {
-    snprintf(x->why, sizeof x->why, "expected %s in feature '%.60s', found %s", expected, part->name, KIND_NAME[part->kind]);
+    snprintf(x->why, sizeof x->why, "expected %s in feature '%.60s', found %s", expected,
+             part->name, KIND_NAME[part->kind]);
     return false;
 }
 
@@ -378,8 +389,9 @@ bool yk_example_take(struct yk_example *x, const char *bytes, size_t n)
         return false;
     }
     if (x->beyond > YK_KEY_MAX && x->hash_bits == 0) {
-        snprintf(x->why, sizeof x->why, "expected indices from 0 to %u, found %" PRId64 " (--hash-bits folds them)", YK_KEY_MAX,
-                 (int64_t)x->beyond);
+        snprintf(x->why, sizeof x->why,
+                 "expected indices from 0 to %u, found %" PRId64 " (--hash-bits folds them)",
+                 YK_KEY_MAX, (int64_t)x->beyond);
         return false;
     }
     if (x->value.kind == YK_EXAMPLE_ABSENT) {
@@ -388,12 +400,14 @@ bool yk_example_take(struct yk_example *x, const char *bytes, size_t n)
         return true;
     }
     if (x->value.n != x->index.n) {
-        snprintf(x->why, sizeof x->why, "expected as many values as indices, found %" PRIu32 " and %" PRIu32, x->value.n,
+        snprintf(x->why, sizeof x->why,
+                 "expected as many values as indices, found %" PRIu32 " and %" PRIu32, x->value.n,
                  x->index.n);
         return false;
     }
     if (!finite_all(x->to, x->value.n)) {
-        snprintf(x->why, sizeof x->why, "expected finite values, found one that is infinite or no number");
+        snprintf(x->why, sizeof x->why,
+                 "expected finite values, found one that is infinite or no number");
         return false;
     }
     return true;

@@ -37,9 +37,9 @@ struct yk_example {
     double y; /* the label: 0, 1 or -1 */
     unsigned hash_bits;
     uint64_t beyond; /* the largest key, hashed or not; a negative one is very large */
-    uint32_t *key;   /* (as many as the example has bytes) where the row's keys go, index.n of them */
-    float *to;       /* (as many) and its values */
-    char why[320];   /* what is wrong with it: "expected one label, found 2" */
+    uint32_t *key; /* (as many as the example has bytes) where the row's keys go, index.n of them */
+    float *to;     /* (as many) and its values */
+    char why[320]; /* what is wrong with it: "expected one label, found 2" */
 };
 
 /* Which features make a row, as `how` says. */

@@ -13,7 +13,13 @@
 #include <xxhash.h>
 
 enum { PIXELS = 0x70697873, LABELS = 0x6c61626c }; /* keep the two apart: "pixs", "labl" */
-enum { ROWS = 100000, ROWS_MOST = 100000000, SIDE_MOST = 65535, CHANNELS_MOST = 4096, CLASSES_MOST = 65536 };
+enum {
+    ROWS = 100000,
+    ROWS_MOST = 100000000,
+    SIDE_MOST = 65535,
+    CHANNELS_MOST = 4096,
+    CLASSES_MOST = 65536
+};
 #define FEATURES_MOST (1ull << 28)
 
 struct made_up { /* what the name says */
@@ -53,30 +59,37 @@ static yk_code parse(const char *what, struct made_up *m, struct yk_error *e)
 {
     const char *p = what + 5;
     *m = (struct made_up){.rows = ROWS, .seed = 1};
-    bool fine = number(&p, &m->shape[0]) && sign(&p, 'x') && number(&p, &m->shape[1]) && sign(&p, 'x') &&
-                number(&p, &m->shape[2]) && sign(&p, ':') && number(&p, &m->classes);
+    bool fine = number(&p, &m->shape[0]) && sign(&p, 'x') && number(&p, &m->shape[1]) &&
+                sign(&p, 'x') && number(&p, &m->shape[2]) && sign(&p, ':') &&
+                number(&p, &m->classes);
     if (fine && sign(&p, ':'))
         fine = number(&p, &m->rows) && (!sign(&p, ':') || number(&p, &m->seed));
     if (!fine || *p != '\0') {
-        yk_fail(e, YK_USAGE, "'%s' is not fake:HxWxC:CLASSES, fake:HxWxC:CLASSES:ROWS or fake:HxWxC:CLASSES:ROWS:SEED", what);
+        yk_fail(e, YK_USAGE,
+                "'%s' is not fake:HxWxC:CLASSES, fake:HxWxC:CLASSES:ROWS or "
+                "fake:HxWxC:CLASSES:ROWS:SEED",
+                what);
         yk_hint(e, "for example fake:224x224x3:1000");
         return YK_USAGE;
     }
-    bool sides = m->shape[0] >= 1 && m->shape[0] <= SIDE_MOST && m->shape[1] >= 1 && m->shape[1] <= SIDE_MOST &&
-                 m->shape[2] >= 1 && m->shape[2] <= CHANNELS_MOST;
+    bool sides = m->shape[0] >= 1 && m->shape[0] <= SIDE_MOST && m->shape[1] >= 1 &&
+                 m->shape[1] <= SIDE_MOST && m->shape[2] >= 1 && m->shape[2] <= CHANNELS_MOST;
     if (!sides || m->shape[0] * m->shape[1] * m->shape[2] > FEATURES_MOST)
-        return yk_fail(e, YK_USAGE, "'%s' wants images that are too large, or empty: at most %dx%dx%d and %llu pixels", what,
-                       SIDE_MOST, SIDE_MOST, CHANNELS_MOST, FEATURES_MOST);
+        return yk_fail(
+            e, YK_USAGE,
+            "'%s' wants images that are too large, or empty: at most %dx%dx%d and %llu pixels",
+            what, SIDE_MOST, SIDE_MOST, CHANNELS_MOST, FEATURES_MOST);
     if (m->classes < 2 || m->classes > CLASSES_MOST)
-        return yk_fail(e, YK_USAGE, "'%s' wants %llu classes; 2 to %d are possible", what, (unsigned long long)m->classes,
-                       CLASSES_MOST);
+        return yk_fail(e, YK_USAGE, "'%s' wants %llu classes; 2 to %d are possible", what,
+                       (unsigned long long)m->classes, CLASSES_MOST);
     if (m->rows < 1 || m->rows > ROWS_MOST)
-        return yk_fail(e, YK_USAGE, "'%s' wants %llu rows; 1 to %d are possible", what, (unsigned long long)m->rows, ROWS_MOST);
+        return yk_fail(e, YK_USAGE, "'%s' wants %llu rows; 1 to %d are possible", what,
+                       (unsigned long long)m->rows, ROWS_MOST);
     return YK_OK;
 }
 
-static yk_code make(struct yk_images *im, uint32_t row, const struct yk_variation *v, struct yk_canvas *c, uint8_t *out,
-                    struct yk_error *e)
+static yk_code make(struct yk_images *im, uint32_t row, const struct yk_variation *v,
+                    struct yk_canvas *c, uint8_t *out, struct yk_error *e)
 {
     const struct fake *f = (const struct fake *)im;
     size_t n = f->m.shape[0] * f->m.shape[1] * f->m.shape[2], i = 0;
@@ -101,8 +114,8 @@ static void close_fake(struct yk_images *im)
 
 static const struct yk_images_ops OPS = {.make = make, .close = close_fake};
 
-static yk_code open_fake(const char *what, const struct yk_imaging *how, struct yk_dataset *train, struct yk_dataset *test,
-                         struct yk_error *e)
+static yk_code open_fake(const char *what, const struct yk_imaging *how, struct yk_dataset *train,
+                         struct yk_dataset *test, struct yk_error *e)
 {
     struct yk_dataset *out = train != NULL ? train : test;
     struct made_up m;
@@ -124,14 +137,15 @@ static yk_code open_fake(const char *what, const struct yk_imaging *how, struct 
     yk_rng_init(&r, m.seed, m.test, 0, LABELS);
     for (uint64_t i = 0; i < m.rows; i++)
         labels[i] = (uint16_t)yk_rng_below(&r, (uint32_t)m.classes);
-    *out = (struct yk_dataset){.rows = (uint32_t)m.rows,
-                               .features = (uint32_t)(m.shape[0] * m.shape[1] * m.shape[2]),
-                               .classes = (uint32_t)m.classes,
-                               .shape = {(uint32_t)m.shape[0], (uint32_t)m.shape[1], (uint32_t)m.shape[2]},
-                               .labels = labels,
-                               .scale = 1.0f / 255,
-                               .xxh3 = XXH3_64bits(&m, sizeof m),
-                               .images = &f->images};
+    *out = (struct yk_dataset){
+        .rows = (uint32_t)m.rows,
+        .features = (uint32_t)(m.shape[0] * m.shape[1] * m.shape[2]),
+        .classes = (uint32_t)m.classes,
+        .shape = {(uint32_t)m.shape[0], (uint32_t)m.shape[1], (uint32_t)m.shape[2]},
+        .labels = labels,
+        .scale = 1.0f / 255,
+        .xxh3 = XXH3_64bits(&m, sizeof m),
+        .images = &f->images};
     return YK_OK;
 }
 

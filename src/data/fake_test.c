@@ -80,23 +80,24 @@ static void test_pixels(void **state)
 
 static void test_mistakes(void **state)
 {
-    static const char *const BAD[][2] = {{"fake:", "is not fake:HxWxC:CLASSES"},
-                                         {"fake:2x2:10", "is not fake:HxWxC:CLASSES"},
-                                         {"fake:2x2x3", "is not fake:HxWxC:CLASSES"},
-                                         {"fake:2x2x3:", "is not fake:HxWxC:CLASSES"},
-                                         {"fake:2x2x3:10:", "is not fake:HxWxC:CLASSES"},
-                                         {"fake:2x2x3:10:5:", "is not fake:HxWxC:CLASSES"},
-                                         {"fake:2x2x3:10:5:1:1", "is not fake:HxWxC:CLASSES"},
-                                         {"fake:2x2x3:1e3", "is not fake:HxWxC:CLASSES"},
-                                         {"fake:2x-2x3:10", "is not fake:HxWxC:CLASSES"},
-                                         {"fake:99999999999999999999x2x3:10", "is not fake:HxWxC:CLASSES"},
-                                         {"fake:0x2x3:10", "too large, or empty"},
-                                         {"fake:65535x65535x4096:10", "too large, or empty"},
-                                         {"fake:70000x1x1:10", "too large, or empty"},
-                                         {"fake:2x2x3:1", "wants 1 classes; 2 to 65536 are possible"},
-                                         {"fake:2x2x3:65537", "wants 65537 classes"},
-                                         {"fake:2x2x3:2:0", "wants 0 rows; 1 to 100000000 are possible"},
-                                         {"fake:2x2x3:2:100000001", "wants 100000001 rows"}};
+    static const char *const BAD[][2] = {
+        {"fake:", "is not fake:HxWxC:CLASSES"},
+        {"fake:2x2:10", "is not fake:HxWxC:CLASSES"},
+        {"fake:2x2x3", "is not fake:HxWxC:CLASSES"},
+        {"fake:2x2x3:", "is not fake:HxWxC:CLASSES"},
+        {"fake:2x2x3:10:", "is not fake:HxWxC:CLASSES"},
+        {"fake:2x2x3:10:5:", "is not fake:HxWxC:CLASSES"},
+        {"fake:2x2x3:10:5:1:1", "is not fake:HxWxC:CLASSES"},
+        {"fake:2x2x3:1e3", "is not fake:HxWxC:CLASSES"},
+        {"fake:2x-2x3:10", "is not fake:HxWxC:CLASSES"},
+        {"fake:99999999999999999999x2x3:10", "is not fake:HxWxC:CLASSES"},
+        {"fake:0x2x3:10", "too large, or empty"},
+        {"fake:65535x65535x4096:10", "too large, or empty"},
+        {"fake:70000x1x1:10", "too large, or empty"},
+        {"fake:2x2x3:1", "wants 1 classes; 2 to 65536 are possible"},
+        {"fake:2x2x3:65537", "wants 65537 classes"},
+        {"fake:2x2x3:2:0", "wants 0 rows; 1 to 100000000 are possible"},
+        {"fake:2x2x3:2:100000001", "wants 100000001 rows"}};
     struct yk_dataset d;
     struct yk_error e;
     (void)state;

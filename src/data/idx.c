@@ -31,7 +31,8 @@ enum {
 static const struct {
     const char *name;
     unsigned size;
-} types[] = {{"u8", 1}, {"i8", 1}, {NULL, 0}, {"i16", 2}, {"i32", 4}, {"f32", 4}, {"f64", 8}}; /* from 0x08 on */
+} types[] = {{"u8", 1},  {"i8", 1},  {NULL, 0}, {"i16", 2},
+             {"i32", 4}, {"f32", 4}, {"f64", 8}}; /* from 0x08 on */
 
 const char *yk_idx_type_name(uint8_t type)
 {
@@ -58,20 +59,28 @@ static const char *shape_text(const struct yk_idx *x, char out[SHAPE_TEXT])
 }
 
 /* Is a header of `head` bytes that promises `x->bytes` more (`fits` is false if that is past 2^64) true to the file? */
-static yk_code check_length(const struct input *s, const struct yk_idx *x, uint64_t head, bool fits, struct yk_error *e)
+static yk_code check_length(const struct input *s, const struct yk_idx *x, uint64_t head, bool fits,
+                            struct yk_error *e)
 {
     char shape[SHAPE_TEXT];
     uint64_t whole;
     if (!fits || __builtin_add_overflow(head, x->bytes, &whole))
-        return yk_fail(e, YK_DATA, "'%s' is %llu bytes long, but its header says %s %s, more than any file can hold", s->name,
-                       (unsigned long long)s->length, yk_idx_type_name(x->type), shape_text(x, shape));
+        return yk_fail(
+            e, YK_DATA,
+            "'%s' is %llu bytes long, but its header says %s %s, more than any file can hold",
+            s->name, (unsigned long long)s->length, yk_idx_type_name(x->type),
+            shape_text(x, shape));
     if (gzip(s) && whole / DEFLATE_LIMIT > s->length)
-        return yk_fail(e, YK_DATA, "'%s' is %llu bytes of gzip, but its header says %s %s, and %llu bytes never shrink that far",
-                       s->name, (unsigned long long)s->length, yk_idx_type_name(x->type), shape_text(x, shape),
-                       (unsigned long long)whole);
+        return yk_fail(e, YK_DATA,
+                       "'%s' is %llu bytes of gzip, but its header says %s %s, and %llu bytes "
+                       "never shrink that far",
+                       s->name, (unsigned long long)s->length, yk_idx_type_name(x->type),
+                       shape_text(x, shape), (unsigned long long)whole);
     if (!gzip(s) && whole != s->length)
-        return yk_fail(e, YK_DATA, "'%s' is %llu bytes long, but its header says %s %s; expected %llu bytes", s->name,
-                       (unsigned long long)s->length, yk_idx_type_name(x->type), shape_text(x, shape), (unsigned long long)whole);
+        return yk_fail(e, YK_DATA,
+                       "'%s' is %llu bytes long, but its header says %s %s; expected %llu bytes",
+                       s->name, (unsigned long long)s->length, yk_idx_type_name(x->type),
+                       shape_text(x, shape), (unsigned long long)whole);
     return YK_OK;
 }
 
@@ -85,14 +94,20 @@ static yk_code read_head(struct input *s, struct yk_idx *x, struct yk_error *e)
     if (got == 0)
         return yk_fail(e, YK_DATA, "'%s' is empty; expected an IDX file", s->name);
     if (got < 4)
-        return yk_fail(e, YK_DATA, "'%s' ends after %zu byte%s; expected an IDX header of at least 8", s->name, got,
-                       got == 1 ? "" : "s");
+        return yk_fail(e, YK_DATA,
+                       "'%s' ends after %zu byte%s; expected an IDX header of at least 8", s->name,
+                       got, got == 1 ? "" : "s");
     if (b[0] != 0 || b[1] != 0)
-        return yk_fail(e, YK_DATA, "'%s' is not an IDX file: it starts with %02x %02x, expected 00 00", s->name, b[0], b[1]);
+        return yk_fail(e, YK_DATA,
+                       "'%s' is not an IDX file: it starts with %02x %02x, expected 00 00", s->name,
+                       b[0], b[1]);
     if (yk_idx_type_name(b[2]) == NULL)
-        return yk_fail(e, YK_DATA, "'%s' has IDX element type %02x; expected 08 (u8), 09, 0b, 0c, 0d or 0e", s->name, b[2]);
+        return yk_fail(e, YK_DATA,
+                       "'%s' has IDX element type %02x; expected 08 (u8), 09, 0b, 0c, 0d or 0e",
+                       s->name, b[2]);
     if (b[3] < 1 || b[3] > YK_IDX_DIMS)
-        return yk_fail(e, YK_DATA, "'%s' has %u dimensions; expected 1 to %d", s->name, b[3], YK_IDX_DIMS);
+        return yk_fail(e, YK_DATA, "'%s' has %u dimensions; expected 1 to %d", s->name, b[3],
+                       YK_IDX_DIMS);
     x->gzip = gzip(s);
     x->type = b[2];
     x->ndim = b[3];
@@ -101,8 +116,9 @@ static yk_code read_head(struct input *s, struct yk_idx *x, struct yk_error *e)
     if (rc != YK_OK)
         return rc;
     if (got < want)
-        return yk_fail(e, YK_DATA, "'%s' ends after %zu bytes; expected an IDX header of %zu for %u dimensions", s->name, 4 + got,
-                       4 + want, x->ndim);
+        return yk_fail(e, YK_DATA,
+                       "'%s' ends after %zu bytes; expected an IDX header of %zu for %u dimensions",
+                       s->name, 4 + got, 4 + want, x->ndim);
     x->bytes = types[x->type - 0x08].size;
     bool fits = true, empty = false;
     for (int i = 0; i < x->ndim; i++) {
@@ -113,8 +129,10 @@ static yk_code read_head(struct input *s, struct yk_idx *x, struct yk_error *e)
     }
     char shape[SHAPE_TEXT];
     if (empty)
-        return yk_fail(e, YK_DATA, "'%s' holds no elements: its shape is %s; expected every dimension to be at least 1", s->name,
-                       shape_text(x, shape));
+        return yk_fail(
+            e, YK_DATA,
+            "'%s' holds no elements: its shape is %s; expected every dimension to be at least 1",
+            s->name, shape_text(x, shape));
     return check_length(s, x, 4 + want, fits, e);
 }
 
@@ -123,10 +141,12 @@ static uint8_t *new_elements(uint64_t bytes)
 {
     bool large = bytes > 2 * HUGE_PAGE;
     void *p;
-    if (bytes > PTRDIFF_MAX - YK_ROW_SLACK || posix_memalign(&p, large ? HUGE_PAGE : 64, bytes + YK_ROW_SLACK) != 0)
+    if (bytes > PTRDIFF_MAX - YK_ROW_SLACK ||
+        posix_memalign(&p, large ? HUGE_PAGE : 64, bytes + YK_ROW_SLACK) != 0)
         return NULL;
     if (large)
-        madvise(p, bytes + YK_ROW_SLACK, MADV_HUGEPAGE); /* a wish: without huge pages it is only slower */
+        madvise(p, bytes + YK_ROW_SLACK,
+                MADV_HUGEPAGE); /* a wish: without huge pages it is only slower */
     memset((uint8_t *)p + bytes, 0, YK_ROW_SLACK);
     return p;
 }
@@ -141,13 +161,19 @@ static yk_code read_elements(struct input *s, struct yk_idx *x, struct yk_error 
         return yk_fail_memory(e, x->bytes + YK_ROW_SLACK);
     yk_code rc = yk_stream_take(s->bytes, x->data, x->bytes, &got, e);
     if (rc == YK_OK && got < x->bytes)
-        rc = yk_fail(e, YK_DATA, "'%s' ends after %zu bytes of elements, but its header says %s %s; expected %llu", s->name, got,
-                     yk_idx_type_name(x->type), shape_text(x, shape), (unsigned long long)x->bytes);
+        rc = yk_fail(
+            e, YK_DATA,
+            "'%s' ends after %zu bytes of elements, but its header says %s %s; expected %llu",
+            s->name, got, yk_idx_type_name(x->type), shape_text(x, shape),
+            (unsigned long long)x->bytes);
     if (rc == YK_OK)
-        rc = yk_stream_take(s->bytes, &more, 1, &extra, e); /* also makes inflate check its checksum */
+        rc = yk_stream_take(s->bytes, &more, 1, &extra,
+                            e); /* also makes inflate check its checksum */
     if (rc == YK_OK && extra > 0)
-        rc = yk_fail(e, YK_DATA, "'%s' goes on after its elements; expected the end after the %llu bytes of %s %s", s->name,
-                     (unsigned long long)x->bytes, yk_idx_type_name(x->type), shape_text(x, shape));
+        rc = yk_fail(
+            e, YK_DATA,
+            "'%s' goes on after its elements; expected the end after the %llu bytes of %s %s",
+            s->name, (unsigned long long)x->bytes, yk_idx_type_name(x->type), shape_text(x, shape));
     if (rc != YK_OK)
         yk_idx_release(x);
     return rc;
@@ -171,7 +197,8 @@ static yk_code read_file(const char *path, bool elements, struct yk_idx *out, st
     *out = (struct yk_idx){0};
     if (stat(path, &st) != 0)
         return yk_fail_errno(e, YK_DATA, "cannot open '%s'", path);
-    if (!S_ISREG(st.st_mode)) /* before it is opened: a pipe would be waited for, and its writer would lose a reader */
+    if (!S_ISREG(
+            st.st_mode)) /* before it is opened: a pipe would be waited for, and its writer would lose a reader */
         return yk_fail(e, YK_DATA, "'%s' is not a file but a %s; expected an IDX file", path,
                        S_ISDIR(st.st_mode) ? "folder" : "pipe or device");
     s.length = (uint64_t)st.st_size;

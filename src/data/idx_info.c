@@ -10,7 +10,8 @@
 
 static bool sniff(const uint8_t *head, size_t n)
 {
-    return n >= 4 && head[0] == 0 && head[1] == 0 && yk_idx_type_name(head[2]) != NULL && head[3] >= 1 && head[3] <= YK_IDX_DIMS;
+    return n >= 4 && head[0] == 0 && head[1] == 0 && yk_idx_type_name(head[2]) != NULL &&
+           head[3] >= 1 && head[3] <= YK_IDX_DIMS;
 }
 
 static void describe_values(const struct yk_idx *x, struct yk_buf *out)
@@ -34,7 +35,8 @@ static void describe_values(const struct yk_idx *x, struct yk_buf *out)
     yk_buf_text(out, "  class       count   share\n");
     for (int v = min; v <= max; v++)
         if (count[v] > 0)
-            yk_buf_format(out, "  %5d  %10llu  %4.1f %%\n", v, (unsigned long long)count[v], 100 * (double)count[v] / all);
+            yk_buf_format(out, "  %5d  %10llu  %4.1f %%\n", v, (unsigned long long)count[v],
+                          100 * (double)count[v] / all);
 }
 
 static yk_code describe(const char *path, struct yk_buf *out, struct yk_error *e)
@@ -45,7 +47,8 @@ static yk_code describe(const char *path, struct yk_buf *out, struct yk_error *e
     if (rc != YK_OK)
         return rc;
     const char *slash = strrchr(path, '/');
-    yk_buf_format(out, "%s: IDX%s, %s, ", slash ? slash + 1 : path, x.gzip ? " (gzipped)" : "", yk_idx_type_name(x.type));
+    yk_buf_format(out, "%s: IDX%s, %s, ", slash ? slash + 1 : path, x.gzip ? " (gzipped)" : "",
+                  yk_idx_type_name(x.type));
     for (int i = 0; i < x.ndim; i++)
         yk_buf_format(out, "%s%u", i > 0 ? "x" : "", x.dim[i]);
     yk_buf_format(out, ", %s of elements\n", yk_size_text(x.bytes, size));

@@ -26,7 +26,8 @@ static void test_sniff(void **state)
     assert_int_equal(yes, 24);
     head[2] = 8, head[3] = 1;
     assert_true(yk_format_idx.sniff(head, 4));
-    for (size_t n = 0; n < 4; n++) { /* what is not there is not looked at: an allocation of exactly n bytes */
+    for (size_t n = 0; n < 4;
+         n++) { /* what is not there is not looked at: an allocation of exactly n bytes */
         uint8_t *exact = malloc(n + (n == 0));
         assert_non_null(exact);
         memcpy(exact, head, n);
@@ -50,11 +51,12 @@ static void test_describe(void **state)
     assert_int_equal(yk_path(path, &e, "%s/labels", (char *)*state), YK_OK);
     assert_int_equal(yk_file_write(path, LABELS, sizeof LABELS, &e), YK_OK);
     assert_int_equal(yk_format_idx.describe(path, &out, &e), YK_OK);
-    assert_string_equal(out.data, "labels: IDX, u8, 8, 8 B of elements\n"
-                                  "  values 3 .. 9, mean 4.500, 0.0 % zeros\n"
-                                  "  class       count   share\n"
-                                  "      3           6  75.0 %\n" /* classes that do not occur have no line */
-                                  "      9           2  25.0 %\n");
+    assert_string_equal(out.data,
+                        "labels: IDX, u8, 8, 8 B of elements\n"
+                        "  values 3 .. 9, mean 4.500, 0.0 % zeros\n"
+                        "  class       count   share\n"
+                        "      3           6  75.0 %\n" /* classes that do not occur have no line */
+                        "      9           2  25.0 %\n");
     yk_buf_clear(&out);
     assert_int_equal(yk_file_write(path, BYTES_2D, sizeof BYTES_2D, &e), YK_OK);
     assert_int_equal(yk_format_idx.describe(path, &out, &e), YK_OK);

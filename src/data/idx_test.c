@@ -33,7 +33,10 @@ static struct bytes make_idx(uint8_t type, uint8_t ndim, const uint32_t *dim, si
 static struct bytes gzip(const uint8_t *from, size_t n)
 {
     struct bytes b = {.n = 0};
-    z_stream z = {.next_in = (uint8_t *)from, .avail_in = (uInt)n, .next_out = b.at, .avail_out = sizeof b.at};
+    z_stream z = {.next_in = (uint8_t *)from,
+                  .avail_in = (uInt)n,
+                  .next_out = b.at,
+                  .avail_out = sizeof b.at};
     assert_int_equal(deflateInit2(&z, 9, Z_DEFLATED, 16 + 15, 8, Z_DEFAULT_STRATEGY), Z_OK);
     assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
     b.n = z.total_out;
@@ -84,7 +87,8 @@ static void test_reads_all_types(void **state)
         const char *name;
         unsigned size;
         uint8_t type;
-    } kinds[] = {{"u8", 1, 0x08}, {"i8", 1, 0x09}, {"i16", 2, 0x0b}, {"i32", 4, 0x0c}, {"f32", 4, 0x0d}, {"f64", 8, 0x0e}};
+    } kinds[] = {{"u8", 1, 0x08},  {"i8", 1, 0x09},  {"i16", 2, 0x0b},
+                 {"i32", 4, 0x0c}, {"f32", 4, 0x0d}, {"f64", 8, 0x0e}};
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         assert_string_equal(yk_idx_type_name(kinds[k].type), kinds[k].name);
         for (int ndim = 1; ndim <= YK_IDX_DIMS; ndim++) {
@@ -92,7 +96,8 @@ static void test_reads_all_types(void **state)
             size_t n = kinds[k].size;
             for (int i = 0; i < ndim; i++)
                 n *= dim[i];
-            struct bytes plain = make_idx(kinds[k].type, (uint8_t)ndim, dim, n), packed = gzip(plain.at, plain.n);
+            struct bytes plain = make_idx(kinds[k].type, (uint8_t)ndim, dim, n),
+                         packed = gzip(plain.at, plain.n);
             for (int gz = 0; gz < 2; gz++) {
                 struct yk_idx x;
                 struct yk_error e;
@@ -148,8 +153,8 @@ static void test_reads_large(void **state)
 
 static void test_refuses_bad_headers(void **state)
 {
-    const uint32_t small[] = {2, 3}, huge[] = {UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX}, zero[] = {2, 0, 2},
-                   wraps[] = {65536, 65536, 65536, 65536};
+    const uint32_t small[] = {2, 3}, huge[] = {UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX},
+                   zero[] = {2, 0, 2}, wraps[] = {65536, 65536, 65536, 65536};
     struct bytes b = {.n = 0};
     assert_refused(*state, &b, "is empty; expected an IDX file");
     b.n = 1;
@@ -166,7 +171,8 @@ static void test_refuses_bad_headers(void **state)
     assert_refused(*state, &b, "has 5 dimensions; expected 1 to 4");
     b = make_idx(8, 2, small, 0);
     b.n--;
-    assert_refused(*state, &b, "ends after 11 bytes; expected an IDX header of 12 for 2 dimensions");
+    assert_refused(*state, &b,
+                   "ends after 11 bytes; expected an IDX header of 12 for 2 dimensions");
     b = make_idx(8, 3, zero, 0);
     assert_refused(*state, &b, "its shape is 2x0x2; expected every dimension to be at least 1");
     b = make_idx(8, 4, wraps, 0); /* 2^64 elements: in 64 bits a file with none */
@@ -190,9 +196,11 @@ static void test_refuses_wrong_lengths(void **state)
     assert_refused(*state, &b, "is 33 bytes long, but its header says u8 4x5; expected 32 bytes");
 
     b = gzip(good.at, good.n - 1);
-    assert_refused(*state, &b, "ends after 19 bytes of elements, but its header says u8 4x5; expected 20");
+    assert_refused(*state, &b,
+                   "ends after 19 bytes of elements, but its header says u8 4x5; expected 20");
     b = gzip(good.at, good.n + 1);
-    assert_refused(*state, &b, "goes on after its elements; expected the end after the 20 bytes of u8 4x5");
+    assert_refused(*state, &b,
+                   "goes on after its elements; expected the end after the 20 bytes of u8 4x5");
     b = gzip(good.at, 0);
     assert_refused(*state, &b, "is empty");
     for (b = packed, b.n--; b.n >= 2; b.n--)
@@ -210,7 +218,8 @@ static void test_reads_several_members(void **state)
 {
     (void)state;
     const uint32_t dim[] = {20};
-    struct bytes good = make_idx(8, 1, dim, 20), b = gzip(good.at, 3), middle = gzip(good.at + 3, 0), end = gzip(good.at + 3, 25);
+    struct bytes good = make_idx(8, 1, dim, 20), b = gzip(good.at, 3),
+                 middle = gzip(good.at + 3, 0), end = gzip(good.at + 3, 25);
     struct yk_idx x;
     append(&b, &middle);
     append(&b, &end);
@@ -230,7 +239,8 @@ static void test_refuses_what_is_no_file(void **state)
     assert_int_equal(yk_idx_head(*state, &x, &e), YK_DATA);
     assert_non_null(strstr(e.text, "is not a file but a folder"));
     assert_int_equal(mkfifo(path, 0600), 0);
-    assert_int_equal(yk_idx_read(path, &x, &e), YK_DATA); /* and does not wait for somebody to write */
+    assert_int_equal(yk_idx_read(path, &x, &e),
+                     YK_DATA); /* and does not wait for somebody to write */
     assert_non_null(strstr(e.text, "pipe"));
     yk_idx_release(&x);
     yk_idx_release(NULL);
@@ -242,9 +252,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_reads_all_types, testdir_setup, testdir_teardown),
         cmocka_unit_test_setup_teardown(test_reads_large, testdir_setup, testdir_teardown),
         cmocka_unit_test_setup_teardown(test_refuses_bad_headers, testdir_setup, testdir_teardown),
-        cmocka_unit_test_setup_teardown(test_refuses_wrong_lengths, testdir_setup, testdir_teardown),
+        cmocka_unit_test_setup_teardown(test_refuses_wrong_lengths, testdir_setup,
+                                        testdir_teardown),
         cmocka_unit_test(test_reads_several_members),
-        cmocka_unit_test_setup_teardown(test_refuses_what_is_no_file, testdir_setup, testdir_teardown),
+        cmocka_unit_test_setup_teardown(test_refuses_what_is_no_file, testdir_setup,
+                                        testdir_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,12 +63,14 @@ static void load_rows(void *arg, unsigned part)
     (void)part;
     for (uint32_t at; fine && (at = atomic_fetch_add(&l->next, RUN)) < l->set->rows;)
         for (uint32_t r = at; fine && r < at + RUN && r < l->set->rows; r++) {
-            yk_code rc = l->set->images->ops->make(l->set->images, r, &none, &c, l->pixels + (size_t)r * l->set->features, &e);
+            yk_code rc = l->set->images->ops->make(l->set->images, r, &none, &c,
+                                                   l->pixels + (size_t)r * l->set->features, &e);
             if (rc == YK_OK)
                 continue;
             fine = false;
             pthread_mutex_lock(&l->lock);
-            if (l->rc == YK_OK || r < l->failed) { /* the first in the order of the set, whoever finds it */
+            if (l->rc == YK_OK ||
+                r < l->failed) { /* the first in the order of the set, whoever finds it */
                 l->rc = rc;
                 l->failed = r;
                 l->error = e;
@@ -88,7 +90,9 @@ yk_code yk_dataset_load(struct yk_dataset *d, struct yk_error *e)
     if (d->images == NULL)
         return YK_OK;
     if (bytes > most || d->rows > UINT32_MAX / 2) {
-        yk_fail(e, YK_USAGE, "'%s' has %u images of %ux%ux%u, %s, and this model wants all of them in memory, where %s are free",
+        yk_fail(e, YK_USAGE,
+                "'%s' has %u images of %ux%ux%u, %s, and this model wants all of them in memory, "
+                "where %s are free",
                 d->name, d->rows, d->shape[0], d->shape[1], d->shape[2], yk_size_text(bytes, size),
                 yk_size_text(2 * most, free_size));
         yk_hint(e, "a net reads them as it goes: name a .net file");

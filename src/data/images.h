@@ -32,8 +32,8 @@ void *yk_room(struct yk_room *r, size_t bytes);
 struct yk_images_ops {
     /* The image of a row, (height, width, channels), to `out`. Depends on nothing but row and variation. Any thread; may block on the
      * disk. A file that cannot be read or decoded is YK_DATA. */
-    yk_code (*make)(struct yk_images *im, uint32_t row, const struct yk_variation *v, struct yk_canvas *c, uint8_t *out,
-                    struct yk_error *e);
+    yk_code (*make)(struct yk_images *im, uint32_t row, const struct yk_variation *v,
+                    struct yk_canvas *c, uint8_t *out, struct yk_error *e);
     void (*close)(struct yk_images *im);
 };
 
@@ -43,10 +43,11 @@ void yk_pool_close(struct yk_pool *p); /* NULL is fine */
 
 struct yk_images {
     const struct yk_images_ops *ops;
-    bool varied;                  /* photos: chance may crop and flip them; a feed asks for nothing else otherwise */
+    bool varied; /* photos: chance may crop and flip them; a feed asks for nothing else otherwise */
     struct yk_pool *_Atomic pool; /* started by the first feed; NULL before */
 };
 
-void yk_images_close(struct yk_images *im); /* its pool too; NULL is fine. No feed may be open on it */
+void yk_images_close(
+    struct yk_images *im); /* its pool too; NULL is fine. No feed may be open on it */
 
 #endif

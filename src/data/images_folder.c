@@ -29,7 +29,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MARGIN_TOP = 8, MARGIN_BOTTOM = 7, LONGEST = 4, FILE_MOST = 256 << 20, HEAD_BYTES = 64 << 10, NAMED = 20 };
+enum {
+    MARGIN_TOP = 8,
+    MARGIN_BOTTOM = 7,
+    LONGEST = 4,
+    FILE_MOST = 256 << 20,
+    HEAD_BYTES = 64 << 10,
+    NAMED = 20
+};
 
 struct kept {
     uint32_t h, w;
@@ -87,13 +94,15 @@ static struct course course_of(const uint32_t shape[3], uint32_t h, uint32_t w)
         c.cover_w = (uint32_t)wide;
         c.cover_h = most(high, (c.region_h * wide + c.region_w / 2) / c.region_w);
     }
-    while (c.eighths > 1 && part_of(c.region_h, c.eighths / 2) >= c.cover_h && part_of(c.region_w, c.eighths / 2) >= c.cover_w)
+    while (c.eighths > 1 && part_of(c.region_h, c.eighths / 2) >= c.cover_h &&
+           part_of(c.region_w, c.eighths / 2) >= c.cover_w)
         c.eighths /= 2;
     return c;
 }
 
 /* The first `most` bytes of it: *n of the *size that it has. */
-static yk_code read_file(const char *path, size_t most, struct yk_canvas *c, size_t *n, uint64_t *size, struct yk_error *e)
+static yk_code read_file(const char *path, size_t most, struct yk_canvas *c, size_t *n,
+                         uint64_t *size, struct yk_error *e)
 {
     struct stat st;
     yk_code rc = YK_OK;
@@ -135,7 +144,8 @@ out_file:
 }
 
 /* Size and kind, mostly from the beginning alone: cameras put previews before them that may be long. */
-static yk_code read_head(const char *path, struct yk_canvas *c, struct yk_picture *p, uint64_t *size, struct yk_error *e)
+static yk_code read_head(const char *path, struct yk_canvas *c, struct yk_picture *p,
+                         uint64_t *size, struct yk_error *e)
 {
     size_t n = 0;
     yk_code rc = read_file(path, HEAD_BYTES, c, &n, size, e);
@@ -147,7 +157,8 @@ static yk_code read_head(const char *path, struct yk_canvas *c, struct yk_pictur
 }
 
 /* Where the image lies in a picture that has (h, w). */
-static void place(const struct folder *f, const struct yk_variation *v, uint32_t h, uint32_t w, uint32_t *y, uint32_t *x)
+static void place(const struct folder *f, const struct yk_variation *v, uint32_t h, uint32_t w,
+                  uint32_t *y, uint32_t *x)
 {
     uint32_t down = h - f->shape[0], right = w - f->shape[1];
     *y = v->crop ? (uint32_t)(v->y * ((uint64_t)down + 1) >> 32) : down / 2;
@@ -166,7 +177,8 @@ static void mirror(uint8_t *p, const uint32_t shape[3])
             }
 }
 
-static void cut(const struct folder *f, const struct kept *k, const struct yk_variation *v, uint8_t *out)
+static void cut(const struct folder *f, const struct kept *k, const struct yk_variation *v,
+                uint8_t *out)
 {
     uint32_t y0, x0, c = f->shape[2];
     size_t row = (size_t)f->shape[1] * c;
@@ -206,20 +218,24 @@ static void publish(struct folder *f, uint32_t row, struct kept *k)
 }
 
 /* The decoded photo, resized: all of it where it is kept, else only the window that is wanted. */
-static yk_code paint(struct folder *f, uint32_t row, const struct course *to, const struct yk_picture *p,
-                     const struct yk_variation *v, struct yk_canvas *c, uint8_t *out, struct yk_error *e)
+static yk_code paint(struct folder *f, uint32_t row, const struct course *to,
+                     const struct yk_picture *p, const struct yk_variation *v, struct yk_canvas *c,
+                     uint8_t *out, struct yk_error *e)
 {
     const uint32_t *shape = f->shape;
-    uint32_t h = least(part_of(to->region_h, to->eighths), p->height), w = least(part_of(to->region_w, to->eighths), p->width);
+    uint32_t h = least(part_of(to->region_h, to->eighths), p->height),
+             w = least(part_of(to->region_w, to->eighths), p->width);
     size_t stride = (size_t)p->width * p->channels;
-    struct yk_resize r = {.from = p->pixels + (p->height - h) / 2 * stride + (size_t)((p->width - w) / 2) * p->channels,
+    struct yk_resize r = {.from = p->pixels + (p->height - h) / 2 * stride +
+                                  (size_t)((p->width - w) / 2) * p->channels,
                           .stride = stride,
                           .from_h = h,
                           .from_w = w,
                           .channels = p->channels,
                           .to_h = to->cover_h,
                           .to_w = to->cover_w};
-    struct kept *k = granted(f, f->still ? shape[0] : to->cover_h, f->still ? shape[1] : to->cover_w);
+    struct kept *k =
+        granted(f, f->still ? shape[0] : to->cover_h, f->still ? shape[1] : to->cover_w);
     place(f, v, to->cover_h, to->cover_w, &r.y, &r.x);
     if (k != NULL && !f->still)
         r.y = r.x = 0;
@@ -236,8 +252,8 @@ static yk_code paint(struct folder *f, uint32_t row, const struct course *to, co
     return YK_OK;
 }
 
-static yk_code make(struct yk_images *im, uint32_t row, const struct yk_variation *v, struct yk_canvas *c, uint8_t *out,
-                    struct yk_error *e)
+static yk_code make(struct yk_images *im, uint32_t row, const struct yk_variation *v,
+                    struct yk_canvas *c, uint8_t *out, struct yk_error *e)
 {
     struct folder *f = (struct folder *)im;
     const struct kept *k = f->kept != NULL ? atomic_load(&f->kept[row]) : NULL;
@@ -279,8 +295,8 @@ static void close_folder(struct yk_images *im)
 static const struct yk_images_ops OPS = {.make = make, .close = close_folder};
 
 /* The part takes the listing over. */
-static yk_code open_part(struct yk_listing *list, const uint32_t shape[3], uint64_t keep, bool still, struct yk_dataset *out,
-                         struct yk_error *e)
+static yk_code open_part(struct yk_listing *list, const uint32_t shape[3], uint64_t keep,
+                         bool still, struct yk_dataset *out, struct yk_error *e)
 {
     struct folder *f = calloc(1, sizeof *f);
     uint16_t *labels = malloc((list->rows + (size_t)1) * sizeof *labels);
@@ -312,7 +328,8 @@ static yk_code open_part(struct yk_listing *list, const uint32_t shape[3], uint6
 }
 
 /* What the model wants, or as the first photo is. */
-static yk_code shape_of(const struct yk_listing *l, const struct yk_imaging *how, uint32_t shape[3], struct yk_error *e)
+static yk_code shape_of(const struct yk_listing *l, const struct yk_imaging *how, uint32_t shape[3],
+                        struct yk_error *e)
 {
     char path[YK_PATH_MAX];
     struct yk_canvas c = {0};
@@ -320,11 +337,12 @@ static yk_code shape_of(const struct yk_listing *l, const struct yk_imaging *how
     uint64_t size;
     memcpy(shape, how->shape, sizeof how->shape);
     if (shape[0] > 0 && shape[2] != 1 && shape[2] != 3)
-        return yk_fail(e, YK_USAGE, "photos have 1 or 3 channels, not the %u of %ux%ux%u", shape[2], shape[0], shape[1],
-                       shape[2]);
+        return yk_fail(e, YK_USAGE, "photos have 1 or 3 channels, not the %u of %ux%ux%u", shape[2],
+                       shape[0], shape[1], shape[2]);
     if (shape[0] > 0 && (uint64_t)shape[0] * shape[1] > YK_JPEG_MOST)
-        return yk_fail(e, YK_USAGE, "photos cannot be brought to %ux%u: at most %d million pixels are possible", shape[0],
-                       shape[1], YK_JPEG_MOST / 1000000);
+        return yk_fail(e, YK_USAGE,
+                       "photos cannot be brought to %ux%u: at most %d million pixels are possible",
+                       shape[0], shape[1], YK_JPEG_MOST / 1000000);
     if (shape[0] > 0)
         return YK_OK;
     yk_code rc = yk_listing_path(l, 0, path, e);
@@ -340,7 +358,8 @@ static yk_code shape_of(const struct yk_listing *l, const struct yk_imaging *how
 }
 
 /* DATA/train and DATA/test or DATA/val; a part that is not there is "". Without train/ DATA itself is the training part. */
-static yk_code find_parts(const char *what, char train[YK_PATH_MAX], char test[YK_PATH_MAX], struct yk_error *e)
+static yk_code find_parts(const char *what, char train[YK_PATH_MAX], char test[YK_PATH_MAX],
+                          struct yk_error *e)
 {
     static const char *const TEST[] = {"test", "val"};
     yk_code rc = yk_path(train, e, "%s/train", what);
@@ -359,7 +378,8 @@ static yk_code find_parts(const char *what, char train[YK_PATH_MAX], char test[Y
 static bool is(const char *what)
 {
     char train[YK_PATH_MAX], test[YK_PATH_MAX];
-    return yk_is_dir(what) && find_parts(what, train, test, NULL) == YK_OK && yk_listing_sniff(train);
+    return yk_is_dir(what) && find_parts(what, train, test, NULL) == YK_OK &&
+           yk_listing_sniff(train);
 }
 
 static bool meant(const char *what, struct yk_error *e)
@@ -373,7 +393,8 @@ static bool meant(const char *what, struct yk_error *e)
             close(fd);
         if (jpeg) {
             yk_fail(e, YK_DATA, "'%s' is one JPEG file, not a data set", what);
-            yk_hint(e, "photos lie in a folder for each class, cat/1.jpg, dog/1.jpg; --data is the folder that holds those");
+            yk_hint(e, "photos lie in a folder for each class, cat/1.jpg, dog/1.jpg; --data is the "
+                       "folder that holds those");
         }
         return jpeg;
     }
@@ -381,7 +402,8 @@ static bool meant(const char *what, struct yk_error *e)
         return false;
     if (deeper[0] == '\0') {
         yk_fail(e, YK_DATA, "'%s' has pictures, but no class folders with pictures in them", train);
-        yk_hint(e, "put them into one folder a class, such as cat/1.jpg and dog/1.jpg in '%.200s'", train);
+        yk_hint(e, "put them into one folder a class, such as cat/1.jpg and dog/1.jpg in '%.200s'",
+                train);
     } else {
         yk_fail(e, YK_DATA, "'%s' has its pictures a folder too deep for class folders", train);
         yk_hint(e, "if they are in one folder a class in '%.200s', name that", deeper);
@@ -389,8 +411,8 @@ static bool meant(const char *what, struct yk_error *e)
     return true;
 }
 
-static yk_code open_images(const char *what, const struct yk_imaging *how, struct yk_dataset *train, struct yk_dataset *test,
-                           struct yk_error *e)
+static yk_code open_images(const char *what, const struct yk_imaging *how, struct yk_dataset *train,
+                           struct yk_dataset *test, struct yk_error *e)
 {
     char train_path[YK_PATH_MAX], test_path[YK_PATH_MAX];
     struct yk_listing like = {0}, list = {0}, held = {0};
@@ -401,18 +423,22 @@ static yk_code open_images(const char *what, const struct yk_imaging *how, struc
         return rc;
     bool split = test_path[0] != '\0';
     if (how->holdout > 0 && split)
-        return yk_fail(e, YK_USAGE, "--holdout has nothing to do: '%s' has a test part of its own, '%s'", what, test_path);
+        return yk_fail(e, YK_USAGE,
+                       "--holdout has nothing to do: '%s' has a test part of its own, '%s'", what,
+                       test_path);
     /* The classes are those that are asked for, else those of the training part, so that labels mean the same whoever opens only the other. */
     const struct yk_listing *known = how->classes != NULL ? &like : NULL;
     if (known != NULL)
         rc = yk_listing_named(&like, how->classes, e);
     if (rc == YK_OK)
-        rc = split && train == NULL ? yk_listing_classes(&list, train_path, e) : yk_listing_read(&list, train_path, known, e);
+        rc = split && train == NULL ? yk_listing_classes(&list, train_path, e)
+                                    : yk_listing_read(&list, train_path, known, e);
     if (rc == YK_OK && split && test != NULL)
         rc = yk_listing_read(&held, test_path, known != NULL ? known : &list, e);
     if (rc == YK_OK && how->holdout > 0)
         rc = yk_listing_hold_out(&list, how->holdout, &held, e);
-    if (rc == YK_OK && train == NULL && !split && how->holdout == 0) { /* the only part there is, whatever it is called */
+    if (rc == YK_OK && train == NULL && !split &&
+        how->holdout == 0) { /* the only part there is, whatever it is called */
         held = list;
         list = (struct yk_listing){0};
     }
@@ -430,8 +456,8 @@ static yk_code open_images(const char *what, const struct yk_imaging *how, struc
 }
 
 /* The sizes that photos have, from their headers alone. */
-static yk_code describe_part(const char *path, const char *split, const struct yk_listing *like, struct yk_buf *out,
-                             struct yk_error *e)
+static yk_code describe_part(const char *path, const char *split, const struct yk_listing *like,
+                             struct yk_buf *out, struct yk_error *e)
 {
     struct yk_listing l;
     struct yk_canvas c = {0};
@@ -457,8 +483,11 @@ static yk_code describe_part(const char *path, const char *split, const struct y
         high[1] = most(high[1], p.width);
     }
     if (rc == YK_OK)
-        yk_buf_format(out, "  %-5s  JPEG files of %ux%u to %ux%u, %u of them grey, %s; %llu other files left out\n", split,
-                      low[0], low[1], high[0], high[1], grey, yk_size_text(bytes, size), (unsigned long long)l.skipped);
+        yk_buf_format(out,
+                      "  %-5s  JPEG files of %ux%u to %ux%u, %u of them grey, %s; %llu other files "
+                      "left out\n",
+                      split, low[0], low[1], high[0], high[1], grey, yk_size_text(bytes, size),
+                      (unsigned long long)l.skipped);
     yk_canvas_release(&c);
     yk_listing_release(&l);
     return rc;
@@ -476,7 +505,8 @@ static yk_code describe(const char *what, struct yk_buf *out, struct yk_error *e
     if (rc == YK_OK && test[0] != '\0')
         rc = describe_part(test, "test", &like, out, e);
     for (uint32_t i = 0; rc == YK_OK && i < like.classes && i < NAMED; i++)
-        yk_buf_format(out, "%s%u %s", i > 0 ? ", " : "  classes are ", i, like.names + like.class_at[i]);
+        yk_buf_format(out, "%s%u %s", i > 0 ? ", " : "  classes are ", i,
+                      like.names + like.class_at[i]);
     if (rc == YK_OK)
         yk_buf_text(out, like.classes > NAMED ? ", ...\n" : "\n");
     yk_listing_release(&like);

@@ -28,7 +28,8 @@ static void put(const char *dir, const char *name, int height, int width, uint8_
     assert_int_equal(photo_write(path, height, width, level), 0);
 }
 
-static yk_code make(const struct yk_dataset *d, uint32_t row, const struct yk_variation *v, uint8_t *out, struct yk_error *e)
+static yk_code make(const struct yk_dataset *d, uint32_t row, const struct yk_variation *v,
+                    uint8_t *out, struct yk_error *e)
 {
     struct yk_canvas c = {0};
     yk_code rc = d->images->ops->make(d->images, row, v, &c, out, e);
@@ -63,18 +64,22 @@ static void test_parts(void **state)
     assert_string_equal(test.split, "test");
     assert_memory_equal(train.labels, ((uint16_t[]){0, 0, 1, 2}), 8);
     assert_int_equal(test.labels[0], 1);
-    assert_true(train.features == PIXELS && train.pixels == NULL && train.images->varied && !test.images->varied);
+    assert_true(train.features == PIXELS && train.pixels == NULL && train.images->varied &&
+                !test.images->varied);
     for (uint32_t i = 0; i < 4; i++) {
         assert_int_equal(make(&train, i, &CENTRE, image, NULL), YK_OK);
         for (int k = 0; k < SIDE * SIDE; k++)
             near(image[3 * k + 2], (int)(10 * (i + 1)), 4); /* each has a level of its own */
     }
-    assert_int_equal(yk_data_open_test(*state, &WANTED, &alone, NULL), YK_OK); /* the same labels, without the training part */
-    assert_true(alone.rows == 1 && alone.labels[0] == 1 && alone.classes == 3 && alone.xxh3 == test.xxh3);
+    assert_int_equal(yk_data_open_test(*state, &WANTED, &alone, NULL),
+                     YK_OK); /* the same labels, without the training part */
+    assert_true(alone.rows == 1 && alone.labels[0] == 1 && alone.classes == 3 &&
+                alone.xxh3 == test.xxh3);
     yk_dataset_release(&train);
     yk_dataset_release(&test);
     yk_dataset_release(&alone);
-    assert_int_equal(yk_data_open(*state, NULL, &train, NULL, NULL), YK_OK); /* nobody says what is wanted: as the first is */
+    assert_int_equal(yk_data_open(*state, NULL, &train, NULL, NULL),
+                     YK_OK); /* nobody says what is wanted: as the first is */
     assert_memory_equal(train.shape, ((uint32_t[]){32, 32, 3}), sizeof train.shape);
     yk_dataset_release(&train);
 }
@@ -94,10 +99,13 @@ static void test_sizes(void **state)
     assert_int_equal(yk_data_open(*state, &WANTED, &d, NULL, NULL), YK_OK);
     assert_int_equal(d.classes, 2); /* a question has two answers at least */
     for (uint32_t i = 0; i < d.rows; i++) {
-        double h = SIZE[i][0], w = SIZE[i][1], cover = h == SIDE && w == SIDE ? SIDE : 32, k = cover / (h < w ? h : w);
-        double part[2] = {SIDE / (h * k), SIDE / (w * k)}; /* share of the photo that is seen, down and across */
+        double h = SIZE[i][0], w = SIZE[i][1], cover = h == SIDE && w == SIDE ? SIDE : 32,
+               k = cover / (h < w ? h : w);
+        double part[2] = {SIDE / (h * k),
+                          SIDE / (w * k)}; /* share of the photo that is seen, down and across */
         assert_int_equal(make(&d, i, &CENTRE, image, NULL), YK_OK);
-        const uint8_t *top = image + (SIDE / 2) * 3, *bottom = image + ((SIDE - 1) * SIDE + SIDE / 2) * 3;
+        const uint8_t *top = image + (SIDE / 2) * 3,
+                      *bottom = image + ((SIDE - 1) * SIDE + SIDE / 2) * 3;
         const uint8_t *left = image + (SIDE / 2) * SIDE * 3, *right = left + (SIDE - 1) * 3;
         near(top[1], (int)(255 * (0.5 - part[0] / 2)), 12);
         near(bottom[1], (int)(255 * (0.5 + part[0] / 2)), 12);
@@ -132,8 +140,9 @@ static void test_crop_and_flip(void **state)
 static void test_kept(void **state)
 {
     static const uint64_t KEEP[] = {1, 20000, 1 << 30};
-    const struct yk_variation v[] = {
-        {0}, {.crop = true, .x = 1u << 31, .y = 77}, {.crop = true, .x = 5, .y = 3u << 30, .flip = true}};
+    const struct yk_variation v[] = {{0},
+                                     {.crop = true, .x = 1u << 31, .y = 77},
+                                     {.crop = true, .x = 5, .y = 3u << 30, .flip = true}};
     static uint8_t first[3][4][PIXELS], again[PIXELS];
     put_parts(*state);
     for (int k = 0; k < 3; k++) {
@@ -174,14 +183,16 @@ static void test_holdout(void **state)
     assert_true(train.rows == 16 && test.rows == 4);
     yk_dataset_release(&train);
     yk_dataset_release(&test);
-    assert_int_equal(yk_data_open(*state, &how, &train, NULL, NULL), YK_OK); /* left out, wanted or not */
+    assert_int_equal(yk_data_open(*state, &how, &train, NULL, NULL),
+                     YK_OK); /* left out, wanted or not */
     assert_int_equal(train.rows, 16);
     yk_dataset_release(&train);
     assert_int_equal(yk_data_open_test(*state, &how, &test, NULL), YK_OK);
     assert_int_equal(test.rows, 4);
     yk_dataset_release(&test);
     how.holdout = 0;
-    assert_int_equal(yk_data_open_test(*state, &how, &test, NULL), YK_OK); /* the only part there is */
+    assert_int_equal(yk_data_open_test(*state, &how, &test, NULL),
+                     YK_OK); /* the only part there is */
     assert_int_equal(test.rows, 20);
     yk_dataset_release(&test);
     how.holdout = 0.2;
@@ -339,8 +350,9 @@ static void test_mistakes(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {TEST(test_parts),    TEST(test_sizes), TEST(test_crop_and_flip), TEST(test_kept),
-                                       TEST(test_holdout),  TEST(test_load),  TEST(test_mistakes),      TEST(test_classes),
-                                       TEST(test_describe), TEST(test_meant)};
+    const struct CMUnitTest tests[] = {
+        TEST(test_parts),    TEST(test_sizes), TEST(test_crop_and_flip), TEST(test_kept),
+        TEST(test_holdout),  TEST(test_load),  TEST(test_mistakes),      TEST(test_classes),
+        TEST(test_describe), TEST(test_meant)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,12 +54,14 @@ static void test_files(void **state)
                      "  class       count   share\n"
                      "      0           1  25.0 %\n"
                      "      7           3  75.0 %\n");
-    assert_described(put(*state, "floats", BYTES(0, 0, 13, 1, 0, 0, 0, 1, 1, 2, 3, 4)), "floats: IDX, f32, 1, 4 B of elements\n");
+    assert_described(put(*state, "floats", BYTES(0, 0, 13, 1, 0, 0, 0, 1, 1, 2, 3, 4)),
+                     "floats: IDX, f32, 1, 4 B of elements\n");
 }
 
 static void test_folder(void **state)
 {
-    put(*state, "train-images-idx3-ubyte", BYTES(0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2, 1, 2, 3, 4));
+    put(*state, "train-images-idx3-ubyte",
+        BYTES(0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2, 1, 2, 3, 4));
     put(*state, "train-labels-idx1-ubyte", BYTES(0, 0, 8, 1, 0, 0, 0, 2, 0, 2));
     char expected[512];
     const char *name = strrchr(*state, '/') + 1;
@@ -75,7 +77,8 @@ static void test_folder(void **state)
                                                           "      1           0   0.0 %\n"
                                                           "      2           1  50.0 %\n");
     yk_buf_release(&out);
-    put(*state, "t10k-images-idx3-ubyte", BYTES(0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 2, 1, 2));
+    put(*state, "t10k-images-idx3-ubyte",
+        BYTES(0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 2, 1, 2));
     put(*state, "t10k-labels-idx1-ubyte", BYTES(0, 0, 8, 1, 0, 0, 0, 1, 1));
     assert_int_equal(yk_data_info(*state, &out, NULL), YK_OK);
     assert_non_null(strstr(out.data, ": 3 labelled images, 3 classes, 9 B in memory\n"));
@@ -90,7 +93,8 @@ static void test_refuses(void **state)
     assert_refused(put(*state, "text.gz", (const uint8_t *)"hello", 5), no_format);
     assert_refused(put(*state, "empty", NULL, 0), no_format);
     assert_refused(put(*state, "type", BYTES(0, 0, 7, 1, 0, 0, 0, 1, 1)), no_format);
-    assert_refused(put(*state, "cut", BYTES(0, 0, 8, 1, 0, 0, 0, 9, 1)), "is 9 bytes long, but its header says u8 9");
+    assert_refused(put(*state, "cut", BYTES(0, 0, 8, 1, 0, 0, 0, 9, 1)),
+                   "is 9 bytes long, but its header says u8 9");
     assert_refused("/nonexistent/file", "cannot open '/nonexistent/file': no such file");
     assert_refused("/dev/null", "is neither a file nor a folder");
     assert_refused(*state, "cannot find 'train-images-idx3-ubyte'");

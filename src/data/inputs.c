@@ -137,8 +137,9 @@ yk_code yk_inputs_stamp(struct yk_inputs *in, struct yk_error *e)
         }
         char *real = realpath(in->path[i], NULL);
         const char *name = real == NULL ? in->path[i] : real;
-        in->stamp[i] = (struct yk_cache_input){
-            .path = XXH3_64bits(name, strlen(name)), .size = (uint64_t)st.st_size, .changed = in_ns(st.st_ctim)};
+        in->stamp[i] = (struct yk_cache_input){.path = XXH3_64bits(name, strlen(name)),
+                                               .size = (uint64_t)st.st_size,
+                                               .changed = in_ns(st.st_ctim)};
         in->bytes += (uint64_t)st.st_size;
         free(real);
     }
@@ -151,8 +152,8 @@ static uint64_t mix(uint64_t seed, const char *text)
     return XXH3_64bits_withSeed(text ? text : "", text ? strlen(text) + 1 : 0, seed);
 }
 
-yk_code yk_inputs_cache(const struct yk_inputs *in, const char *what, const struct yk_reading *how, char path[YK_PATH_MAX],
-                        struct yk_error *e)
+yk_code yk_inputs_cache(const struct yk_inputs *in, const char *what, const struct yk_reading *how,
+                        char path[YK_PATH_MAX], struct yk_error *e)
 {
     char folder[YK_PATH_MAX], name[64];
     uint64_t h = how->hash_bits;
@@ -167,9 +168,13 @@ yk_code yk_inputs_cache(const struct yk_inputs *in, const char *what, const stru
     const char *first = in == NULL ? what : in->path[0], *slash = strrchr(first, '/');
     size_t n = 0;
     for (const char *p = slash ? slash + 1 : first; *p != '\0' && n < sizeof name - 1; p++)
-        name[n++] =
-            (char)((*p >= '0' && *p <= '9') || (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || *p == '.' ? *p : '-');
+        name[n++] = (char)((*p >= '0' && *p <= '9') || (*p >= 'a' && *p <= 'z') ||
+                                   (*p >= 'A' && *p <= 'Z') || *p == '.'
+                               ? *p
+                               : '-');
     name[n] = '\0';
     yk_code rc = yk_cache_dir(folder, e);
-    return rc == YK_OK ? yk_path(path, e, "%s/rows/%s-%016llx.rows", folder, name, (unsigned long long)h) : rc;
+    return rc == YK_OK
+               ? yk_path(path, e, "%s/rows/%s-%016llx.rows", folder, name, (unsigned long long)h)
+               : rc;
 }

@@ -21,7 +21,7 @@ yk_code yk_inputs_stamp(struct yk_inputs *in, struct yk_error *e);
 
 /* Where the rows of `what`, read as `how` says, are cached: "<cache folder>/rows/<name>-<hash>.rows". `in` is NULL for what is not a
  * file. */
-yk_code yk_inputs_cache(const struct yk_inputs *in, const char *what, const struct yk_reading *how, char path[YK_PATH_MAX],
-                        struct yk_error *e);
+yk_code yk_inputs_cache(const struct yk_inputs *in, const char *what, const struct yk_reading *how,
+                        char path[YK_PATH_MAX], struct yk_error *e);
 
 #endif

@@ -25,31 +25,38 @@ static yk_code decoder_of(struct yk_canvas *c, tjhandle *out, struct yk_error *e
 /* libjpeg's reasons are sentences of their own: "Not a JPEG file: starts with 0x00 0x01". */
 static yk_code refuse(tjhandle h, const char *name, struct yk_error *e)
 {
-    const char *why = tjGetErrorStr2(h), *behind = strstr(why, "(): "); /* after the name of a function, if it is one */
-    return yk_fail(e, YK_DATA, "'%s' is not a JPEG file that can be decoded: %s", name, behind != NULL ? behind + 4 : why);
+    const char *why = tjGetErrorStr2(h),
+               *behind = strstr(why, "(): "); /* after the name of a function, if it is one */
+    return yk_fail(e, YK_DATA, "'%s' is not a JPEG file that can be decoded: %s", name,
+                   behind != NULL ? behind + 4 : why);
 }
 
-static yk_code read_head(tjhandle h, const uint8_t *bytes, size_t n, const char *name, struct yk_picture *out, bool *cmyk,
-                         struct yk_error *e)
+static yk_code read_head(tjhandle h, const uint8_t *bytes, size_t n, const char *name,
+                         struct yk_picture *out, bool *cmyk, struct yk_error *e)
 {
     int width = 0, height = 0, samples,
-        colours = TJCS_GRAY; /* an error after a warning looks like a warning, and leaves them alone */
+        colours =
+            TJCS_GRAY; /* an error after a warning looks like a warning, and leaves them alone */
     if (n == 0)
         return yk_fail(e, YK_DATA, "'%s' is empty; expected a JPEG file", name);
-    if (tjDecompressHeader3(h, bytes, n, &width, &height, &samples, &colours) != 0 && tjGetErrorCode(h) != TJERR_WARNING)
+    if (tjDecompressHeader3(h, bytes, n, &width, &height, &samples, &colours) != 0 &&
+        tjGetErrorCode(h) != TJERR_WARNING)
         return refuse(h, name, e);
     if (width < 1 || height < 1)
         return yk_fail(e, YK_DATA, "'%s' is cut off: it ends before its picture begins", name);
     if ((uint64_t)width * (uint64_t)height > YK_JPEG_MOST)
-        return yk_fail(e, YK_DATA, "'%s' is a picture of %dx%d; at most %d million pixels are decoded", name, width, height,
-                       YK_JPEG_MOST / 1000000);
+        return yk_fail(e, YK_DATA,
+                       "'%s' is a picture of %dx%d; at most %d million pixels are decoded", name,
+                       width, height, YK_JPEG_MOST / 1000000);
     *cmyk = colours == TJCS_CMYK || colours == TJCS_YCCK;
-    *out = (struct yk_picture){.height = (uint32_t)height, .width = (uint32_t)width, .channels = colours == TJCS_GRAY ? 1 : 3};
+    *out = (struct yk_picture){.height = (uint32_t)height,
+                               .width = (uint32_t)width,
+                               .channels = colours == TJCS_GRAY ? 1 : 3};
     return YK_OK;
 }
 
-yk_code yk_jpeg_head(struct yk_canvas *c, const uint8_t *bytes, size_t n, const char *name, struct yk_picture *out,
-                     struct yk_error *e)
+yk_code yk_jpeg_head(struct yk_canvas *c, const uint8_t *bytes, size_t n, const char *name,
+                     struct yk_picture *out, struct yk_error *e)
 {
     tjhandle h;
     bool cmyk;
@@ -73,7 +80,8 @@ static void from_cmyk(uint8_t *p, size_t pixels, uint32_t channels)
 }
 
 /* An error after a warning looks like a warning. So once more, after a change of the last row: was that written again? */
-static bool whole(tjhandle h, const uint8_t *bytes, size_t n, uint8_t *to, uint8_t *last, const struct yk_picture *p, int format)
+static bool whole(tjhandle h, const uint8_t *bytes, size_t n, uint8_t *to, uint8_t *last,
+                  const struct yk_picture *p, int format)
 {
     uint8_t was = *last;
     *last = (uint8_t)~was;
@@ -81,8 +89,9 @@ static bool whole(tjhandle h, const uint8_t *bytes, size_t n, uint8_t *to, uint8
     return *last == was;
 }
 
-yk_code yk_jpeg_decode(struct yk_canvas *c, const uint8_t *bytes, size_t n, const char *name, uint32_t channels, unsigned eighths,
-                       struct yk_picture *out, struct yk_error *e)
+yk_code yk_jpeg_decode(struct yk_canvas *c, const uint8_t *bytes, size_t n, const char *name,
+                       uint32_t channels, unsigned eighths, struct yk_picture *out,
+                       struct yk_error *e)
 {
     tjhandle h;
     bool cmyk = false;
@@ -95,16 +104,19 @@ yk_code yk_jpeg_decode(struct yk_canvas *c, const uint8_t *bytes, size_t n, cons
     p.height = (p.height * eighths + 7) / 8;
     p.width = (p.width * eighths + 7) / 8;
     p.channels = channels;
-    size_t pixels = (size_t)p.height * p.width, stride = (size_t)p.width * (cmyk ? 4 : channels), room = p.height * stride;
+    size_t pixels = (size_t)p.height * p.width, stride = (size_t)p.width * (cmyk ? 4 : channels),
+           room = p.height * stride;
     uint8_t *to = yk_room(&c->picture, room);
     if (to == NULL)
         return yk_fail_memory(e, room);
     int format = cmyk ? TJPF_CMYK : channels == 1 ? TJPF_GRAY : TJPF_RGB;
-    if (tjDecompress2(h, bytes, n, to, (int)p.width, 0, (int)p.height, format, TJFLAG_LIMITSCANS) != 0) {
+    if (tjDecompress2(h, bytes, n, to, (int)p.width, 0, (int)p.height, format, TJFLAG_LIMITSCANS) !=
+        0) {
         if (tjGetErrorCode(h) != TJERR_WARNING)
             return refuse(h, name, e);
         if (strstr(tjGetErrorStr2(h), "Premature end") != NULL)
-            return yk_fail(e, YK_DATA, "'%s' is cut off: its picture ends after %zu bytes", name, n);
+            return yk_fail(e, YK_DATA, "'%s' is cut off: its picture ends after %zu bytes", name,
+                           n);
         if (!whole(h, bytes, n, to, to + room - stride, &p, format))
             return refuse(h, name, e);
     }

@@ -12,12 +12,13 @@ struct yk_picture {
 enum { YK_JPEG_MOST = 1 << 26 }; /* pixels of the largest picture that is decoded */
 
 /* Size and kind alone. `name` is what messages call it. Malformed bytes, and a picture of more than YK_JPEG_MOST pixels, are YK_DATA. */
-yk_code yk_jpeg_head(struct yk_canvas *c, const uint8_t *bytes, size_t n, const char *name, struct yk_picture *out,
-                     struct yk_error *e);
+yk_code yk_jpeg_head(struct yk_canvas *c, const uint8_t *bytes, size_t n, const char *name,
+                     struct yk_picture *out, struct yk_error *e);
 /* The pixels, in out->channels = `channels` (1 or 3), made smaller on the way to `eighths`/8 of each side, rounded up: 8, 4, 2 or 1. They
  * are the canvas's, until its next picture. A file that ends too early is YK_DATA. */
-yk_code yk_jpeg_decode(struct yk_canvas *c, const uint8_t *bytes, size_t n, const char *name, uint32_t channels, unsigned eighths,
-                       struct yk_picture *out, struct yk_error *e);
+yk_code yk_jpeg_decode(struct yk_canvas *c, const uint8_t *bytes, size_t n, const char *name,
+                       uint32_t channels, unsigned eighths, struct yk_picture *out,
+                       struct yk_error *e);
 void yk_jpeg_release(void *decoder); /* of a canvas; NULL is fine */
 
 #endif

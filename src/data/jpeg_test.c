@@ -39,16 +39,23 @@ static void test_colour(void **state)
             for (uint32_t x = 0; x < p.width; x++) {
                 const uint8_t *at = p.pixels + ((size_t)y * p.width + x) * 3;
                 double sx = (x + 0.5) * 8 / EIGHTHS[k] - 0.5, sy = (y + 0.5) * 8 / EIGHTHS[k] - 0.5;
-                int far = EIGHTHS[k] == 8 ? 3 : 24; /* the last block hangs over the edge, and is averaged with what is there */
-                assert_true(distance(at[0], (int)(255 * (sx < W - 1 ? sx : W - 1) / (W - 1))) <= far);
-                assert_true(distance(at[1], (int)(255 * (sy < H - 1 ? sy : H - 1) / (H - 1))) <= far);
+                int far =
+                    EIGHTHS[k] == 8
+                        ? 3
+                        : 24; /* the last block hangs over the edge, and is averaged with what is there */
+                assert_true(distance(at[0], (int)(255 * (sx < W - 1 ? sx : W - 1) / (W - 1))) <=
+                            far);
+                assert_true(distance(at[1], (int)(255 * (sy < H - 1 ? sy : H - 1) / (H - 1))) <=
+                            far);
                 assert_true(distance(at[2], 77) <= far);
             }
     }
     assert_int_equal(yk_jpeg_decode(&c, jpeg, n, "x", 1, 8, &p, &e), YK_OK); /* as brightness */
     assert_int_equal(p.channels, 1);
     for (size_t i = 0; i < H * W; i++)
-        assert_true(distance(p.pixels[i], (299 * paint[3 * i] + 587 * paint[3 * i + 1] + 114 * paint[3 * i + 2]) / 1000) <= 3);
+        assert_true(distance(p.pixels[i], (299 * paint[3 * i] + 587 * paint[3 * i + 1] +
+                                           114 * paint[3 * i + 2]) /
+                                              1000) <= 3);
     free(paint);
     free(jpeg);
     yk_canvas_release(&c);
@@ -112,14 +119,16 @@ static void refused(const uint8_t *bytes, size_t n, const char *text)
 static void test_damaged(void **state)
 {
     /* A table of which bytes are missing, which is only a warning, then a second beginning, which is an error. */
-    static const char WARNED[] = "\xff\xd8\xff\xe0\0\x10JFIF\0\1\1\0\0\1\0\1\0\0\xff\xdb\0\x43\0\1\1\1\1\1\1\1\1\1\1\1\1\1"
-                                 "\xff\xd8\xff\xe0\0\x10JFIF\0\1\1\0\0\1\0\1\1\1\1\1\1\1\1\1\1\1\1\1\1"
-                                 "\xff\xd8\xff\xee\0\x0e"
-                                 "Adobe\0\x64\0\0\0\0\2\xff\xdb\0\x43\0\1\0\1";
+    static const char WARNED[] =
+        "\xff\xd8\xff\xe0\0\x10JFIF\0\1\1\0\0\1\0\1\0\0\xff\xdb\0\x43\0\1\1\1\1\1\1\1\1\1\1\1\1\1"
+        "\xff\xd8\xff\xe0\0\x10JFIF\0\1\1\0\0\1\0\1\1\1\1\1\1\1\1\1\1\1\1\1\1"
+        "\xff\xd8\xff\xee\0\x0e"
+        "Adobe\0\x64\0\0\0\0\2\xff\xdb\0\x43\0\1\0\1";
     struct yk_canvas c = {0};
     struct yk_picture p;
     size_t n;
-    uint8_t *paint = photo_paint(H, W, 1), *jpeg = photo_encode(paint, H, W, PHOTO_COLOUR, &n), *more = malloc(n + 100);
+    uint8_t *paint = photo_paint(H, W, 1), *jpeg = photo_encode(paint, H, W, PHOTO_COLOUR, &n),
+            *more = malloc(n + 100);
     (void)state;
     assert_true(jpeg != NULL && more != NULL);
     refused(jpeg, 0, "is empty");
@@ -128,11 +137,13 @@ static void test_damaged(void **state)
     refused(jpeg, 100, "is cut off: it ends before its picture begins");
     refused(jpeg, n / 2, "is cut off: its picture ends after"); /* in the picture */
     refused(jpeg, n - 40, "is cut off: its picture ends after");
-    refused((const uint8_t *)WARNED, sizeof WARNED - 1, "is cut off: it ends before its picture begins");
+    refused((const uint8_t *)WARNED, sizeof WARNED - 1,
+            "is cut off: it ends before its picture begins");
     memcpy(more, jpeg, n);
     memset(more + n, 7, 100); /* garbage behind the end harms nobody */
     assert_int_equal(yk_jpeg_decode(&c, more, n + 100, "x", 3, 8, &p, NULL), YK_OK);
-    for (size_t i = 0; i + 8 < n; i++) /* the frame's header: ff c0, length, precision, height, width */
+    for (size_t i = 0; i + 8 < n;
+         i++) /* the frame's header: ff c0, length, precision, height, width */
         if (more[i] == 0xff && more[i + 1] == 0xc0) {
             memset(more + i + 5, 0xf0, 4);
             break;
@@ -146,7 +157,7 @@ static void test_damaged(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_colour), cmocka_unit_test(test_grey), cmocka_unit_test(test_cmyk),
-                                       cmocka_unit_test(test_damaged)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_colour), cmocka_unit_test(test_grey),
+                                       cmocka_unit_test(test_cmyk), cmocka_unit_test(test_damaged)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -106,14 +106,16 @@ static const char *read_row(const char *p, struct yk_chunk *c, struct malformed 
         }
         q++;
         if (q[0] == '1' &&
-            q[1] == ' ') { /* where the next one begins is a guess of the processor here, and need not be waited for */
+            q[1] ==
+                ' ') { /* where the next one begins is a guess of the processor here, and need not be waited for */
             value[n] = 1;
             p = q + 2;
             continue;
         }
         const char *after = yk_decimal_read(q, &value[n]);
         if (after == NULL || !is_end(*after)) {
-            *bad = (struct malformed){.at = p, .why = "expected index:value with a finite number as value"};
+            *bad = (struct malformed){.at = p,
+                                      .why = "expected index:value with a finite number as value"};
             return NULL;
         }
         p = *after == ' ' ? after + 1 : after;
@@ -123,8 +125,8 @@ static const char *read_row(const char *p, struct yk_chunk *c, struct malformed 
 }
 
 /* Lines in [p, end); the byte before `end` is a newline. */
-static yk_code parse_lines(const struct yk_reading *how, const struct yk_piece *piece, const char *p, const char *end,
-                           struct yk_chunk *c, struct yk_error *e)
+static yk_code parse_lines(const struct yk_reading *how, const struct yk_piece *piece,
+                           const char *p, const char *end, struct yk_chunk *c, struct yk_error *e)
 {
     while (p < end) {
         struct malformed bad = {0};
@@ -137,7 +139,8 @@ static yk_code parse_lines(const struct yk_reading *how, const struct yk_piece *
                 q = read_row(q, c, &bad);
             if (q == NULL) {
                 char token[24];
-                if (!yk_chunk_bad(c, how, piece, bad.at, true, e, "%s, found '%s'", bad.why, yk_chunk_token(token, bad.at, end)))
+                if (!yk_chunk_bad(c, how, piece, bad.at, true, e, "%s, found '%s'", bad.why,
+                                  yk_chunk_token(token, bad.at, end)))
                     return YK_DATA;
                 q = bad.at;
             } else {
@@ -152,28 +155,33 @@ static yk_code parse_lines(const struct yk_reading *how, const struct yk_piece *
 }
 
 /* The last line of a file may lack its newline: it is parsed from a copy that has one. */
-static yk_code parse_tail(const struct yk_reading *how, const struct yk_piece *piece, const char *tail, struct yk_chunk *c,
-                          struct yk_error *e)
+static yk_code parse_tail(const struct yk_reading *how, const struct yk_piece *piece,
+                          const char *tail, struct yk_chunk *c, struct yk_error *e)
 {
     size_t n = (size_t)(piece->bytes + piece->n - tail);
     struct yk_buf line = {0};
     static const char behind[64] = "\n";
     yk_buf_add(&line, tail, n);
     yk_buf_add(&line, behind, sizeof behind);
-    struct yk_piece copy = {
-        .bytes = line.data, .n = n + 1, .path = piece->path, .offset = piece->offset + (uint64_t)(tail - piece->bytes)};
+    struct yk_piece copy = {.bytes = line.data,
+                            .n = n + 1,
+                            .path = piece->path,
+                            .offset = piece->offset + (uint64_t)(tail - piece->bytes)};
     copy.line = piece->line;
     for (const char *p = piece->bytes; (p = memchr(p, '\n', (size_t)(tail - p))) != NULL; p++)
         copy.line++;
-    yk_code rc = line.failed ? yk_fail_memory(e, n) : parse_lines(how, &copy, line.data, line.data + n + 1, c, e);
+    yk_code rc = line.failed ? yk_fail_memory(e, n)
+                             : parse_lines(how, &copy, line.data, line.data + n + 1, c, e);
     yk_buf_release(&line);
     return rc;
 }
 
-static yk_code parse(const struct yk_reading *how, const struct yk_piece *piece, struct yk_chunk *out, struct yk_error *e)
+static yk_code parse(const struct yk_reading *how, const struct yk_piece *piece,
+                     struct yk_chunk *out, struct yk_error *e)
 {
     if (!yk_chunk_room(out, piece->n / 2 + 2,
-                       piece->n / 4 + 2)) /* "1\n" is a row, " 1:1" an entry; and one may be begun in vain */
+                       piece->n / 4 +
+                           2)) /* "1\n" is a row, " 1:1" an entry; and one may be begun in vain */
         return yk_fail_memory(e, piece->n * 4);
     const char *end = piece->n == 0 ? NULL : memrchr(piece->bytes, '\n', piece->n);
     const char *tail = end == NULL ? piece->bytes : end + 1;

@@ -16,7 +16,8 @@
 static const struct yk_rows_format *const f = &yk_rows_format_libsvm;
 
 /* The text in memory of its own, so that a sanitizer sees what lies beyond the 64 bytes behind it; those are digits, to lead astray. */
-static yk_code parse(const char *text, size_t n, const struct yk_reading *how, struct yk_chunk *c, struct yk_error *e)
+static yk_code parse(const char *text, size_t n, const struct yk_reading *how, struct yk_chunk *c,
+                     struct yk_error *e)
 {
     static const struct yk_reading plain;
     char *bytes = malloc(n + 64);
@@ -56,8 +57,9 @@ static void reads_what_people_write(void **state)
                                "0 123456789:1.00000001 12345678:1#\n"
                                "\r\n"
                                "1e0 8:0";
-    static const char *const rows[] = {"1 1:1 7:0.5 12:-300",           "0 0:1 3:2.25 9:1",         "0",    "1", "1 5:1",
-                                       "0 4294967000:0.5 12:1 3:1 3:1", "0 123456789:1 12345678:1", "1 8:0"};
+    static const char *const rows[] = {
+        "1 1:1 7:0.5 12:-300",           "0 0:1 3:2.25 9:1",         "0",    "1", "1 5:1",
+        "0 4294967000:0.5 12:1 3:1 3:1", "0 123456789:1 12345678:1", "1 8:0"};
     struct yk_chunk c;
     struct yk_error e;
     assert_int_equal(parse(text, sizeof text - 1, NULL, &c, &e), YK_OK);
@@ -91,18 +93,26 @@ static void says_what_is_wrong(void **state)
         {"1 1:1\n1 2:1\n1 x3\n1 4:1\n", "'t.libsvm' line 103: expected index:value, found 'x3'"},
         {"2 1:1\n", "'t.libsvm' line 101: expected a label of -1, 0 or 1, found '2'"},
         {"\n\nyes 1:1", "'t.libsvm' line 103: expected a label of -1, 0 or 1, found 'yes'"},
-        {"1 2:1\n1 3:", "'t.libsvm' line 102: expected index:value with a finite number as value, found '3:'"},
-        {"1 3:nan", "'t.libsvm' line 101: expected index:value with a finite number as value, found '3:nan'"},
-        {"1 3:-inf\n", "'t.libsvm' line 101: expected index:value with a finite number as value, found '3:-inf'"},
-        {"1 3:1e99\n", "'t.libsvm' line 101: expected index:value with a finite number as value, found '3:1e99'"},
-        {"1 3:1x\n", "'t.libsvm' line 101: expected index:value with a finite number as value, found '3:1x'"},
-        {"1 3:0x1\n", "'t.libsvm' line 101: expected index:value with a finite number as value, found '3:0x1'"},
+        {"1 2:1\n1 3:",
+         "'t.libsvm' line 102: expected index:value with a finite number as value, found '3:'"},
+        {"1 3:nan",
+         "'t.libsvm' line 101: expected index:value with a finite number as value, found '3:nan'"},
+        {"1 3:-inf\n",
+         "'t.libsvm' line 101: expected index:value with a finite number as value, found '3:-inf'"},
+        {"1 3:1e99\n",
+         "'t.libsvm' line 101: expected index:value with a finite number as value, found '3:1e99'"},
+        {"1 3:1x\n",
+         "'t.libsvm' line 101: expected index:value with a finite number as value, found '3:1x'"},
+        {"1 3:0x1\n",
+         "'t.libsvm' line 101: expected index:value with a finite number as value, found '3:0x1'"},
         {"1 3 4:1\n", "'t.libsvm' line 101: expected index:value, found '3'"},
         {"1 -3:1\n", "'t.libsvm' line 101: expected index:value, found '-3:1'"},
-        {"1 4294967001:1\n", "'t.libsvm' line 101: expected an index up to 4294967000, found '4294967001:1'"},
-        {"1 99999999999999999999999:1\n",
-         "'t.libsvm' line 101: expected an index up to 4294967000, found '99999999999999999999...'"},
-        {"1 qid:3 1:1\n", "'t.libsvm' line 101: expected index:value (ranking data with qid: are not supported), found 'qid:3'"},
+        {"1 4294967001:1\n",
+         "'t.libsvm' line 101: expected an index up to 4294967000, found '4294967001:1'"},
+        {"1 99999999999999999999999:1\n", "'t.libsvm' line 101: expected an index up to "
+                                          "4294967000, found '99999999999999999999...'"},
+        {"1 qid:3 1:1\n", "'t.libsvm' line 101: expected index:value (ranking data with qid: are "
+                          "not supported), found 'qid:3'"},
         {"1 3:1\r4:1\n", "'t.libsvm' line 101: expected index:value, found ''"},
         {"\x01\xff\n", "'t.libsvm' line 101: expected a label of -1, 0 or 1, found '?"
                        "?'"},
@@ -168,10 +178,13 @@ static void hashes_keys_if_asked(void **state)
 static void sniffs(void **state)
 {
     (void)state;
-    static const char *const yes[] = {"1 1:1\n",       "+1 3:0.5 4:1",     "# c\n\n-1 2:1\n",      "1\n0\n",
-                                      "1 qid:1 2:3\n", "garbage\n1 2:1\n", "0 4294967000:1e-5\r\n"};
-    static const char *const no[] = {
-        "", "\n\n", "# only a comment\n", "1 |f a b\n", "0\t1\t\t5\n", "1 a:1\n", "2 1:1\n", "PNG\x1a", "1,2,3\n", "1\nx\n"};
+    static const char *const yes[] = {
+        "1 1:1\n",       "+1 3:0.5 4:1",     "# c\n\n-1 2:1\n",      "1\n0\n",
+        "1 qid:1 2:3\n", "garbage\n1 2:1\n", "0 4294967000:1e-5\r\n"};
+    static const char *const no[] = {"",           "\n\n",        "# only a comment\n",
+                                     "1 |f a b\n", "0\t1\t\t5\n", "1 a:1\n",
+                                     "2 1:1\n",    "PNG\x1a",     "1,2,3\n",
+                                     "1\nx\n"};
     for (size_t i = 0; i < sizeof yes / sizeof *yes; i++)
         if (!f->sniff((const uint8_t *)yes[i], strlen(yes[i])))
             fail_msg("'%s' is libsvm", yes[i]);
@@ -212,7 +225,8 @@ static void round_trip(void **state)
         for (uint32_t i = 0; i < n[r]; i++) {
             uint32_t bits;
             float *v = &value[r * MOST + i];
-            key[r * MOST + i] = (uint32_t)(yk_rng_next(&rng) >> (32 + yk_rng_below(&rng, 32))) % YK_KEY_MAX;
+            key[r * MOST + i] =
+                (uint32_t)(yk_rng_next(&rng) >> (32 + yk_rng_below(&rng, 32))) % YK_KEY_MAX;
             do {
                 bits = (uint32_t)yk_rng_next(&rng);
                 memcpy(v, &bits, sizeof bits);
@@ -220,7 +234,8 @@ static void round_trip(void **state)
             if (yk_rng_below(&rng, 2) == 0)
                 *v = 1;
         }
-        struct yk_row row = {.key = key + r * MOST, .value = value + r * MOST, .n = n[r], .label = label[r]};
+        struct yk_row row = {
+            .key = key + r * MOST, .value = value + r * MOST, .n = n[r], .label = label[r]};
         f->write(&text, &row, NULL);
     }
     struct yk_chunk c;
@@ -245,10 +260,14 @@ static void round_trip(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_what_people_write), cmocka_unit_test(every_prefix_is_read_or_refused),
-        cmocka_unit_test(says_what_is_wrong),      cmocka_unit_test(skips_as_many_as_it_may),
-        cmocka_unit_test(hashes_keys_if_asked),    cmocka_unit_test(sniffs),
-        cmocka_unit_test(cuts_at_lines),           cmocka_unit_test(round_trip),
+        cmocka_unit_test(reads_what_people_write),
+        cmocka_unit_test(every_prefix_is_read_or_refused),
+        cmocka_unit_test(says_what_is_wrong),
+        cmocka_unit_test(skips_as_many_as_it_may),
+        cmocka_unit_test(hashes_keys_if_asked),
+        cmocka_unit_test(sniffs),
+        cmocka_unit_test(cuts_at_lines),
+        cmocka_unit_test(round_trip),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

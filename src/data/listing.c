@@ -43,7 +43,8 @@ static bool is_jpeg_name(const char *name)
 
 static bool is_picture_name(const char *name)
 {
-    static const char *const PICTURE[] = {".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", NULL};
+    static const char *const PICTURE[] = {".jpg",  ".jpeg", ".png",  ".gif", ".bmp",
+                                          ".webp", ".tif",  ".tiff", NULL};
     return ends_like(name, PICTURE);
 }
 
@@ -146,25 +147,28 @@ static yk_code add_row(struct yk_listing *l, size_t name_at, uint16_t label, str
 }
 
 /* Can it be opened, does it begin like JPEG, and how long is it? */
-static yk_code look(int at, const char *folder, const char *name, uint64_t *length, struct yk_error *e)
+static yk_code look(int at, const char *folder, const char *name, uint64_t *length,
+                    struct yk_error *e)
 {
     uint8_t first[3];
     struct stat st = {0};
     ssize_t n = -1;
     yk_code rc = YK_OK;
-    int fd = openat(at, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is refused, not waited for */
+    int fd =
+        openat(at, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is refused, not waited for */
     if (fd < 0 || fstat(fd, &st) != 0)
         rc = yk_fail_errno(e, YK_DATA, "cannot open '%s/%s'", folder, name);
     else if (!S_ISREG(st.st_mode))
-        rc = yk_fail(e, YK_DATA, "'%s/%s' is not a file but a %s; expected a JPEG file", folder, name,
-                     S_ISDIR(st.st_mode) ? "folder" : "pipe or device");
+        rc = yk_fail(e, YK_DATA, "'%s/%s' is not a file but a %s; expected a JPEG file", folder,
+                     name, S_ISDIR(st.st_mode) ? "folder" : "pipe or device");
     else if ((n = pread(fd, first, sizeof first, 0)) < 0)
         rc = yk_fail_errno(e, YK_DATA, "cannot read '%s/%s'", folder, name);
     else if (n == 0)
         rc = yk_fail(e, YK_DATA, "'%s/%s' is empty; expected a JPEG file", folder, name);
     else if (n < 3 || first[0] != 0xff || first[1] != 0xd8 || first[2] != 0xff)
-        rc = yk_fail(e, YK_DATA, "'%s/%s' is not a JPEG file: it starts with %02x %02x, expected ff d8 ff", folder, name,
-                     first[0], n > 1 ? first[1] : 0);
+        rc = yk_fail(e, YK_DATA,
+                     "'%s/%s' is not a JPEG file: it starts with %02x %02x, expected ff d8 ff",
+                     folder, name, first[0], n > 1 ? first[1] : 0);
     if (rc == YK_OK)
         *length = (uint64_t)st.st_size;
     if (fd >= 0)
@@ -173,12 +177,14 @@ static yk_code look(int at, const char *folder, const char *name, uint64_t *leng
 }
 
 /* The files of one class. */
-static yk_code read_class(struct yk_listing *l, const char *class_name, uint16_t label, struct yk_error *e)
+static yk_code read_class(struct yk_listing *l, const char *class_name, uint16_t label,
+                          struct yk_error *e)
 {
     char folder[YK_PATH_MAX];
     DIR *dir;
     uint32_t from = l->rows;
-    l->xxh3 = XXH3_64bits_withSeed(class_name, strlen(class_name), l->xxh3); /* one without files too: it takes a label */
+    l->xxh3 = XXH3_64bits_withSeed(class_name, strlen(class_name),
+                                   l->xxh3); /* one without files too: it takes a label */
     yk_code rc = yk_path(folder, e, "%s/%s", l->root, class_name);
     if (rc == YK_OK)
         rc = open_folder(folder, &dir, e);
@@ -230,11 +236,14 @@ yk_code yk_listing_named(struct yk_listing *l, const char *names, struct yk_erro
     size_t room = 1;
     for (const char *p = names; *p != '\0'; p++)
         room += *p == '/';
-    *l = (struct yk_listing){.names = strdup(names), .names_len = strlen(names) + 1, .class_at = malloc(room * sizeof(size_t))};
+    *l = (struct yk_listing){.names = strdup(names),
+                             .names_len = strlen(names) + 1,
+                             .class_at = malloc(room * sizeof(size_t))};
     if (room > YK_CLASSES_MOST || l->names == NULL || l->class_at == NULL) {
         yk_listing_release(l);
-        return room > YK_CLASSES_MOST ? yk_fail(e, YK_DATA, "there are names of more than %d classes", YK_CLASSES_MOST)
-                                      : yk_fail_memory(e, strlen(names) + room * sizeof(size_t));
+        return room > YK_CLASSES_MOST
+                   ? yk_fail(e, YK_DATA, "there are names of more than %d classes", YK_CLASSES_MOST)
+                   : yk_fail_memory(e, strlen(names) + room * sizeof(size_t));
     }
     l->names_room = l->names_len;
     for (char *p = l->names; p != NULL;) {
@@ -259,11 +268,13 @@ char *yk_listing_names(const struct yk_listing *l)
 }
 
 /* A class that `like` lacks. */
-static yk_code refuse_class(const char *root, const char *name, const struct yk_listing *like, struct yk_error *e)
+static yk_code refuse_class(const char *root, const char *name, const struct yk_listing *like,
+                            struct yk_error *e)
 {
     char known[300] = "";
     if (like->root != NULL)
-        return yk_fail(e, YK_DATA, "'%s' has a class '%s' that '%s' does not have", root, name, like->root);
+        return yk_fail(e, YK_DATA, "'%s' has a class '%s' that '%s' does not have", root, name,
+                       like->root);
     yk_fail(e, YK_DATA, "'%s' has a class '%s' that was not trained", root, name);
     uint32_t i = 0;
     for (size_t len = 0; i < like->classes; i++, len = strlen(known)) {
@@ -276,7 +287,8 @@ static yk_code refuse_class(const char *root, const char *name, const struct yk_
     return YK_DATA;
 }
 
-yk_code yk_listing_read(struct yk_listing *l, const char *root, const struct yk_listing *like, struct yk_error *e)
+yk_code yk_listing_read(struct yk_listing *l, const char *root, const struct yk_listing *like,
+                        struct yk_error *e)
 {
     yk_code rc = yk_listing_classes(l, root, e);
     if (rc != YK_OK)
@@ -285,7 +297,8 @@ yk_code yk_listing_read(struct yk_listing *l, const char *root, const struct yk_
         char name[NAME_MAX + 1]; /* a copy: the block grows */
         memcpy(name, l->names + l->class_at[i], strlen(l->names + l->class_at[i]) + 1);
         int order = 1;
-        while (like != NULL && k < like->classes && (order = strcmp(name, like->names + like->class_at[k])) > 0)
+        while (like != NULL && k < like->classes &&
+               (order = strcmp(name, like->names + like->class_at[k])) > 0)
             k++;
         if (like != NULL && (k == like->classes || order != 0))
             rc = refuse_class(root, name, like, e);
@@ -295,7 +308,9 @@ yk_code yk_listing_read(struct yk_listing *l, const char *root, const struct yk_
     if (rc == YK_OK && like != NULL)
         rc = take_classes(l, like, e);
     if (rc == YK_OK && l->rows == 0)
-        rc = yk_fail(e, YK_DATA, "'%s' has class folders but no JPEG file in them: %llu files are called neither .jpg nor .jpeg",
+        rc = yk_fail(e, YK_DATA,
+                     "'%s' has class folders but no JPEG file in them: %llu files are called "
+                     "neither .jpg nor .jpeg",
                      root, (unsigned long long)l->skipped);
     if (rc != YK_OK)
         yk_listing_release(l);
@@ -312,9 +327,11 @@ void yk_listing_release(struct yk_listing *l)
     *l = (struct yk_listing){0};
 }
 
-yk_code yk_listing_path(const struct yk_listing *l, uint32_t row, char path[YK_PATH_MAX], struct yk_error *e)
+yk_code yk_listing_path(const struct yk_listing *l, uint32_t row, char path[YK_PATH_MAX],
+                        struct yk_error *e)
 {
-    return yk_path(path, e, "%s/%s/%s", l->root, l->names + l->class_at[l->label[row]], l->names + l->file_at[row]);
+    return yk_path(path, e, "%s/%s/%s", l->root, l->names + l->class_at[l->label[row]],
+                   l->names + l->file_at[row]);
 }
 
 enum { LOOKED_AT = 1000 }; /* names of a folder, where its kind is to be told */
@@ -331,7 +348,8 @@ bool yk_listing_sniff(const char *root)
         int fd = openat(dirfd(dir), d->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         DIR *in = fd >= 0 ? fdopendir(fd) : NULL;
         int n = 0;
-        for (const struct dirent *f; in != NULL && !found && n < LOOKED_AT && (f = readdir(in)) != NULL; n++)
+        for (const struct dirent *f;
+             in != NULL && !found && n < LOOKED_AT && (f = readdir(in)) != NULL; n++)
             found = f->d_name[0] != '.' && is_picture_name(f->d_name);
         if (in != NULL)
             closedir(in);
@@ -353,7 +371,8 @@ bool yk_listing_stray(const char *root, char deeper[YK_PATH_MAX])
         if (d->d_name[0] == '.')
             continue;
         if (is_folder(dirfd(dir), d))
-            below = yk_path(deeper, NULL, "%s/%s", root, d->d_name) == YK_OK && yk_listing_sniff(deeper);
+            below = yk_path(deeper, NULL, "%s/%s", root, d->d_name) == YK_OK &&
+                    yk_listing_sniff(deeper);
         else
             here = is_picture_name(d->d_name);
     }
@@ -378,13 +397,16 @@ static double least_share(uint32_t rows)
     return ceil(unit / rows) / unit;
 }
 
-yk_code yk_listing_hold_out(struct yk_listing *l, double share, struct yk_listing *held, struct yk_error *e)
+yk_code yk_listing_hold_out(struct yk_listing *l, double share, struct yk_listing *held,
+                            struct yk_error *e)
 {
     uint32_t left = 0, taken = 0;
     *held = (struct yk_listing){0};
     if ((uint64_t)(l->rows * share) == 0)
-        return yk_fail(e, YK_USAGE, "--holdout %g of the %u photos of '%s' is none of them; expected at least %g", share, l->rows,
-                       l->root, least_share(l->rows));
+        return yk_fail(
+            e, YK_USAGE,
+            "--holdout %g of the %u photos of '%s' is none of them; expected at least %g", share,
+            l->rows, l->root, least_share(l->rows));
     *held = (struct yk_listing){.root = strdup(l->root),
                                 .names = malloc(l->names_len),
                                 .names_len = l->names_len,
@@ -395,7 +417,8 @@ yk_code yk_listing_hold_out(struct yk_listing *l, double share, struct yk_listin
                                 .label = malloc(l->rows * sizeof *l->label),
                                 .rows_room = l->rows,
                                 .xxh3 = l->xxh3};
-    if (held->root == NULL || held->names == NULL || held->class_at == NULL || held->file_at == NULL || held->label == NULL) {
+    if (held->root == NULL || held->names == NULL || held->class_at == NULL ||
+        held->file_at == NULL || held->label == NULL) {
         yk_listing_release(held);
         return yk_fail_memory(e, l->names_len + l->rows * sizeof *l->file_at);
     }

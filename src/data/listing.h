@@ -28,7 +28,8 @@ struct yk_listing {
 yk_code yk_listing_classes(struct yk_listing *l, const char *root, struct yk_error *e);
 /* ... and their files. With `like`, which may lack some of its classes, labels are those of `like`, and a class that it does not have is
  * YK_DATA; so is a file that cannot be opened or does not begin as a JPEG file does. */
-yk_code yk_listing_read(struct yk_listing *l, const char *root, const struct yk_listing *like, struct yk_error *e);
+yk_code yk_listing_read(struct yk_listing *l, const char *root, const struct yk_listing *like,
+                        struct yk_error *e);
 /* No folder at all: the classes that `names` has, as yk_listing_names gave them. Something to be `like`. */
 yk_code yk_listing_named(struct yk_listing *l, const char *names, struct yk_error *e);
 void yk_listing_release(struct yk_listing *l);
@@ -37,7 +38,8 @@ void yk_listing_release(struct yk_listing *l);
 char *yk_listing_names(const struct yk_listing *l);
 
 /* The path of a row's file. */
-yk_code yk_listing_path(const struct yk_listing *l, uint32_t row, char path[YK_PATH_MAX], struct yk_error *e);
+yk_code yk_listing_path(const struct yk_listing *l, uint32_t row, char path[YK_PATH_MAX],
+                        struct yk_error *e);
 
 /* Does `root` have a folder with a picture in it, of whatever kind? */
 bool yk_listing_sniff(const char *root);
@@ -47,6 +49,7 @@ bool yk_listing_sniff(const char *root);
 bool yk_listing_stray(const char *root, char deeper[YK_PATH_MAX]);
 
 /* Move the held-out rows, a share evenly spread, to `held`, which gets the same classes. YK_USAGE if that is not even one. */
-yk_code yk_listing_hold_out(struct yk_listing *l, double share, struct yk_listing *held, struct yk_error *e);
+yk_code yk_listing_hold_out(struct yk_listing *l, double share, struct yk_listing *held,
+                            struct yk_error *e);
 
 #endif

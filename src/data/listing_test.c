@@ -23,7 +23,8 @@ static void put(const char *dir, const char *name, const char *bytes)
 
 #define JPEG "\xff\xd8\xff\xe0 and so on"
 
-static void expect_path(const struct yk_listing *l, uint32_t row, const char *dir, const char *name, uint16_t label)
+static void expect_path(const struct yk_listing *l, uint32_t row, const char *dir, const char *name,
+                        uint16_t label)
 {
     char path[YK_PATH_MAX], want[YK_PATH_MAX];
     assert_int_equal(yk_listing_path(l, row, path, NULL), YK_OK);
@@ -65,7 +66,8 @@ static void test_order_and_labels(void **state)
     assert_true(again.xxh3 != l.xxh3);
 
     assert_int_equal(yk_path(path, NULL, "%s/b", dir), YK_OK);
-    assert_int_equal(yk_listing_read(&test, path, &l, NULL), YK_OK); /* has fewer classes; labels are those of a/ */
+    assert_int_equal(yk_listing_read(&test, path, &l, NULL),
+                     YK_OK); /* has fewer classes; labels are those of a/ */
     assert_true(test.rows == 1 && test.classes == 3);
     expect_path(&test, 0, path, "dog/7.jpg", 1);
     yk_listing_release(&again);
@@ -148,7 +150,9 @@ static void test_mistakes(void **state)
     refused("/nowhere/at/all", NULL, "cannot open '/nowhere/at/all': no such file or directory");
     put(dir, "x/photo.png", "x");
     assert_true(yk_listing_sniff(dir));
-    refused(dir, NULL, "has class folders but no JPEG file in them: 1 files are called neither .jpg nor .jpeg");
+    refused(
+        dir, NULL,
+        "has class folders but no JPEG file in them: 1 files are called neither .jpg nor .jpeg");
     put(dir, "x/1.jpg", JPEG);
     assert_int_equal(yk_listing_classes(&l, dir, NULL), YK_OK);
     put(dir, "y/1.jpg", JPEG);
@@ -163,7 +167,8 @@ static void test_mistakes(void **state)
     assert_int_equal(yk_path(path, NULL, "%s/x/2.jpg", dir), YK_OK);
     assert_int_equal(remove(path), 0);
     assert_int_equal(mkfifo(path, 0600), 0);
-    refused(dir, NULL, "/x/2.jpg' is not a file but a pipe or device"); /* and nobody waits for it */
+    refused(dir, NULL,
+            "/x/2.jpg' is not a file but a pipe or device"); /* and nobody waits for it */
     assert_int_equal(remove(path), 0);
     assert_int_equal(mkdir(path, 0700), 0);
     refused(dir, NULL, "/x/2.jpg' is not a file but a folder");
@@ -186,7 +191,8 @@ static void test_hold_out(void **state)
     assert_int_equal(yk_listing_hold_out(&l, 0.25, &held, NULL), YK_OK);
     assert_true(l.rows == 30 && held.rows == 10);
     unsigned of_a = 0;
-    for (uint32_t i = 0; i < 40; i++) { /* every row once, labels with their files, both classes in both parts */
+    for (uint32_t i = 0; i < 40;
+         i++) { /* every row once, labels with their files, both classes in both parts */
         const struct yk_listing *from = i < 30 ? &l : &held;
         uint32_t r = i < 30 ? i : i - 30;
         int number = atoi(from->names + from->file_at[r]);

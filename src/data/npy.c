@@ -164,12 +164,14 @@ static yk_code refuse_type(const struct header *h, const char *path, struct yk_e
     else if (h->descr[0] == '>')
         yk_fail(e, YK_DATA, "'%s' holds big-endian numbers ('%s')", path, h->descr);
     else
-        yk_fail(e, YK_DATA, "'%s' holds elements of type '%s', not float32 or float64", path, h->descr);
+        yk_fail(e, YK_DATA, "'%s' holds elements of type '%s', not float32 or float64", path,
+                h->descr);
     yk_hint(e, "numpy.save(file, a.astype('<f4')) writes what is wanted");
     return YK_DATA;
 }
 
-static yk_code take_header(struct yk_npy *f, const struct header *h, uint64_t size, const char *path, struct yk_error *e)
+static yk_code take_header(struct yk_npy *f, const struct header *h, uint64_t size,
+                           const char *path, struct yk_error *e)
 {
     const char *descr = h->descr;
     if (h->record)
@@ -186,19 +188,22 @@ static yk_code take_header(struct yk_npy *f, const struct header *h, uint64_t si
         return YK_DATA;
     }
     if (h->dim[0] == 0 || h->dim[1] == 0)
-        return yk_fail(e, YK_DATA, "'%s' is a matrix without elements, %" PRIu64 " x %" PRIu64, path, h->dim[0], h->dim[1]);
+        return yk_fail(e, YK_DATA, "'%s' is a matrix without elements, %" PRIu64 " x %" PRIu64,
+                       path, h->dim[0], h->dim[1]);
     uint64_t room = (size - f->offset) / f->type;
     if (h->dim[0] > room || h->dim[1] > room / h->dim[0])
         return yk_fail(e, YK_DATA,
-                       "'%s' is too short: its header promises %" PRIu64 " x %" PRIu64 " numbers, and there are %" PRIu64, path,
-                       h->dim[0], h->dim[1], room);
+                       "'%s' is too short: its header promises %" PRIu64 " x %" PRIu64
+                       " numbers, and there are %" PRIu64,
+                       path, h->dim[0], h->dim[1], room);
     f->rows = h->dim[0];
     f->cols = h->dim[1];
     f->fortran = h->fortran;
     return YK_OK;
 }
 
-yk_code yk_npy_parse(struct yk_npy *f, const void *bytes, size_t n, uint64_t size, const char *path, struct yk_error *e)
+yk_code yk_npy_parse(struct yk_npy *f, const void *bytes, size_t n, uint64_t size, const char *path,
+                     struct yk_error *e)
 {
     const unsigned char *p = bytes;
     *f = (struct yk_npy){.fd = -1};
@@ -206,13 +211,17 @@ yk_code yk_npy_parse(struct yk_npy *f, const void *bytes, size_t n, uint64_t siz
         return yk_fail(e, YK_DATA, "'%s' is not an .npy file", path);
     unsigned major = p[6], start = major == 1 ? 10 : 12;
     if (major < 1 || major > 3)
-        return yk_fail(e, YK_DATA, "'%s' is an .npy file of version %u.%u, and versions 1 to 3 are known", path, major, p[7]);
+        return yk_fail(e, YK_DATA,
+                       "'%s' is an .npy file of version %u.%u, and versions 1 to 3 are known", path,
+                       major, p[7]);
     uint64_t length = p[8] | (uint64_t)p[9] << 8;
     if (major > 1 && n >= 12)
         length |= (uint64_t)p[10] << 16 | (uint64_t)p[11] << 24;
     if (n < start || length > n - start)
-        return length > HEADER_MOST ? yk_fail(e, YK_DATA, "'%s' has a header of %" PRIu64 " bytes, which cannot be", path, length)
-                                    : yk_fail(e, YK_DATA, "'%s' ends within its header", path);
+        return length > HEADER_MOST
+                   ? yk_fail(e, YK_DATA, "'%s' has a header of %" PRIu64 " bytes, which cannot be",
+                             path, length)
+                   : yk_fail(e, YK_DATA, "'%s' ends within its header", path);
     struct header h = {0};
     struct text t = {(const char *)p + start, (const char *)p + start + length};
     if (!take_dict(&t, &h))
@@ -227,7 +236,8 @@ yk_code yk_npy_parse(struct yk_npy *f, const void *bytes, size_t n, uint64_t siz
 }
 
 /* All of `n` bytes at `at`; YK_DATA if the file ends before. */
-static yk_code read_at(int fd, const char *path, void *out, size_t n, uint64_t at, struct yk_error *e)
+static yk_code read_at(int fd, const char *path, void *out, size_t n, uint64_t at,
+                       struct yk_error *e)
 {
     char *to = out;
     while (n > 0) {
@@ -253,11 +263,13 @@ yk_code yk_npy_open(struct yk_npy *f, const char *path, struct yk_error *e)
     if (head == NULL)
         return yk_fail_memory(e, HEADER_MOST + 12);
     yk_code rc = YK_OK;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* so that a pipe is refused below, not waited for */
+    int fd = open(path, O_RDONLY | O_CLOEXEC |
+                            O_NONBLOCK); /* so that a pipe is refused below, not waited for */
     if (fd < 0 || fstat(fd, &s) != 0)
         rc = yk_fail_errno(e, YK_DATA, "cannot open '%s'", path);
     else if (!S_ISREG(s.st_mode))
-        rc = yk_fail(e, YK_DATA, "'%s' is not a regular file, and blocks are read from anywhere", path);
+        rc = yk_fail(e, YK_DATA, "'%s' is not a regular file, and blocks are read from anywhere",
+                     path);
     if (rc == YK_OK) {
         uint64_t size = (uint64_t)s.st_size;
         size_t n = size < HEADER_MOST + 12 ? (size_t)size : HEADER_MOST + 12;
@@ -300,8 +312,8 @@ static void convert(const void *from, enum yk_float has, void *to, enum yk_float
 }
 
 /* `n` elements that lie side by side in the file. `spare` holds CONVERT doubles. */
-static yk_code read_run(const struct yk_npy *f, uint64_t first, uint64_t n, enum yk_float type, void *out, void *spare,
-                        struct yk_error *e)
+static yk_code read_run(const struct yk_npy *f, uint64_t first, uint64_t n, enum yk_float type,
+                        void *out, void *spare, struct yk_error *e)
 {
     uint64_t at = f->offset + first * f->type;
     if (f->type == type)
@@ -316,19 +328,21 @@ static yk_code read_run(const struct yk_npy *f, uint64_t first, uint64_t n, enum
     return rc;
 }
 
-static yk_code read_rows(const struct yk_npy *f, const struct yk_block *b, enum yk_float type, void *out, void *spare,
-                         struct yk_error *e)
+static yk_code read_rows(const struct yk_npy *f, const struct yk_block *b, enum yk_float type,
+                         void *out, void *spare, struct yk_error *e)
 {
     if (b->cols == f->cols) /* whole rows are one run */
         return read_run(f, b->row * f->cols, b->rows * b->cols, type, out, spare, e);
     yk_code rc = YK_OK;
     for (uint64_t r = 0; r < b->rows && rc == YK_OK; r++)
-        rc = read_run(f, (b->row + r) * f->cols + b->col, b->cols, type, (char *)out + r * b->cols * type, spare, e);
+        rc = read_run(f, (b->row + r) * f->cols + b->col, b->cols, type,
+                      (char *)out + r * b->cols * type, spare, e);
     return rc;
 }
 
 /* `cols` columns of `rows` elements, one after the other in `from`, into the rows of `to`. */
-static void turn(const void *from, enum yk_float type, uint64_t rows, uint64_t cols, void *to, uint64_t ld)
+static void turn(const void *from, enum yk_float type, uint64_t rows, uint64_t cols, void *to,
+                 uint64_t ld)
 {
     if (type == YK_F32) {
         const float *x = from;
@@ -345,8 +359,8 @@ static void turn(const void *from, enum yk_float type, uint64_t rows, uint64_t c
     }
 }
 
-static yk_code read_columns(const struct yk_npy *f, const struct yk_block *b, enum yk_float type, char *out, char *spare,
-                            struct yk_error *e)
+static yk_code read_columns(const struct yk_npy *f, const struct yk_block *b, enum yk_float type,
+                            char *out, char *spare, struct yk_error *e)
 {
     char *strip = spare + CONVERT * sizeof(double);
     for (uint64_t r = 0; r < b->rows; r += STRIP_ROWS)
@@ -364,13 +378,15 @@ static yk_code read_columns(const struct yk_npy *f, const struct yk_block *b, en
     return YK_OK;
 }
 
-yk_code yk_npy_read(const struct yk_npy *f, const struct yk_block *b, enum yk_float type, void *out, struct yk_error *e)
+yk_code yk_npy_read(const struct yk_npy *f, const struct yk_block *b, enum yk_float type, void *out,
+                    struct yk_error *e)
 {
     size_t room = (size_t)(CONVERT + (f->fortran ? STRIP * STRIP_ROWS : 0)) * sizeof(double);
     void *spare = calloc(1, room); /* pages that nobody touches cost nothing */
     if (spare == NULL)
         return yk_fail_memory(e, room);
-    yk_code rc = f->fortran ? read_columns(f, b, type, out, spare, e) : read_rows(f, b, type, out, spare, e);
+    yk_code rc =
+        f->fortran ? read_columns(f, b, type, out, spare, e) : read_rows(f, b, type, out, spare, e);
     free(spare);
     return rc;
 }
@@ -380,8 +396,10 @@ yk_code yk_npy_read(const struct yk_npy *f, const struct yk_block *b, enum yk_fl
 void yk_npy_header(unsigned char out[YK_NPY_HEADER], uint64_t rows, uint64_t cols)
 {
     char text[YK_NPY_HEADER];
-    int n = snprintf(text, sizeof text, "{'descr': '<f4', 'fortran_order': False, 'shape': (%" PRIu64 ", %" PRIu64 "), }", rows,
-                     cols);
+    int n =
+        snprintf(text, sizeof text,
+                 "{'descr': '<f4', 'fortran_order': False, 'shape': (%" PRIu64 ", %" PRIu64 "), }",
+                 rows, cols);
     memset(out, ' ', YK_NPY_HEADER);
     memcpy(out, MAGIC, 6);
     out[6] = 1;
@@ -392,7 +410,8 @@ void yk_npy_header(unsigned char out[YK_NPY_HEADER], uint64_t rows, uint64_t col
     out[YK_NPY_HEADER - 1] = '\n';
 }
 
-static yk_code write_at(int fd, const char *path, const void *bytes, size_t n, uint64_t at, struct yk_error *e)
+static yk_code write_at(int fd, const char *path, const void *bytes, size_t n, uint64_t at,
+                        struct yk_error *e)
 {
     const char *from = bytes;
     while (n > 0) {
@@ -408,14 +427,15 @@ static yk_code write_at(int fd, const char *path, const void *bytes, size_t n, u
     return YK_OK;
 }
 
-yk_code yk_npy_write(int fd, const char *path, uint64_t columns, const struct yk_block *b, const float *in, uint64_t ld,
-                     struct yk_error *e)
+yk_code yk_npy_write(int fd, const char *path, uint64_t columns, const struct yk_block *b,
+                     const float *in, uint64_t ld, struct yk_error *e)
 {
     uint64_t at = YK_NPY_HEADER + (b->row * columns + b->col) * sizeof *in;
     if (b->cols == columns && ld == columns)
         return write_at(fd, path, in, (size_t)(b->rows * b->cols) * sizeof *in, at, e);
     yk_code rc = YK_OK;
     for (uint64_t r = 0; r < b->rows && rc == YK_OK; r++)
-        rc = write_at(fd, path, in + r * ld, (size_t)b->cols * sizeof *in, at + r * columns * sizeof *in, e);
+        rc = write_at(fd, path, in + r * ld, (size_t)b->cols * sizeof *in,
+                      at + r * columns * sizeof *in, e);
     return rc;
 }

@@ -30,18 +30,20 @@ struct yk_block { /* of a matrix */
 };
 
 /* The header alone, from the first `n` bytes of a file of `size` bytes. */
-yk_code yk_npy_parse(struct yk_npy *f, const void *bytes, size_t n, uint64_t size, const char *path, struct yk_error *e);
+yk_code yk_npy_parse(struct yk_npy *f, const void *bytes, size_t n, uint64_t size, const char *path,
+                     struct yk_error *e);
 
 yk_code yk_npy_open(struct yk_npy *f, const char *path, struct yk_error *e);
 void yk_npy_close(struct yk_npy *f); /* a zeroed struct, or one that is closed, is fine */
 
 /* A block, as floats or doubles, row after row without gaps. It must lie within the matrix. A file that has become shorter is YK_DATA. */
-yk_code yk_npy_read(const struct yk_npy *f, const struct yk_block *b, enum yk_float type, void *out, struct yk_error *e);
+yk_code yk_npy_read(const struct yk_npy *f, const struct yk_block *b, enum yk_float type, void *out,
+                    struct yk_error *e);
 
 /* The header of a float32 matrix in C order, to be followed by its rows. */
 void yk_npy_header(unsigned char out[YK_NPY_HEADER], uint64_t rows, uint64_t cols);
 /* A block into its place in such a file, of `columns` a row; `ld` floats from row to row of `in`. */
-yk_code yk_npy_write(int fd, const char *path, uint64_t columns, const struct yk_block *b, const float *in, uint64_t ld,
-                     struct yk_error *e);
+yk_code yk_npy_write(int fd, const char *path, uint64_t columns, const struct yk_block *b,
+                     const float *in, uint64_t ld, struct yk_error *e);
 
 #endif

@@ -40,7 +40,8 @@ static void good_headers(void **state)
     } CASES[] = {
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }    \n", YK_F32, false, 3, 4},
         {"{\"shape\":(7,1),\"fortran_order\":True,\"descr\":\"<f8\"}", YK_F64, true, 7, 1},
-        {" { 'fortran_order' : False , 'shape' : ( 2L , 5L , ) , 'descr' : '<f4' , } ", YK_F32, false, 2, 5},
+        {" { 'fortran_order' : False , 'shape' : ( 2L , 5L , ) , 'descr' : '<f4' , } ", YK_F32,
+         false, 2, 5},
     };
     unsigned char bytes[512];
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++)
@@ -72,9 +73,12 @@ static void bad_headers(void **state)
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (), }", "0 dimensions"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2, 3), }", "3 dimensions"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (0, 3), }", "without elements"},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }", "too short"},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 4), }", "too short"},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999, 4), }", "malformed"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }",
+         "too short"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 4), }",
+         "too short"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999, 4), }",
+         "malformed"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (3, -4), }", "malformed"},
         {"{'descr': '<f4', 'fortran_order': Maybe, 'shape': (3, 4), }", "malformed"},
         {"{'descr': '<f4', 'fortran_order': False, }", "malformed"},
@@ -105,12 +109,13 @@ static double value(uint64_t r, uint64_t c)
     return (double)r * 1000 + (double)c + 0.25;
 }
 
-static void put_file(const char *path, uint64_t rows, uint64_t cols, enum yk_float type, bool fortran)
+static void put_file(const char *path, uint64_t rows, uint64_t cols, enum yk_float type,
+                     bool fortran)
 {
     unsigned char head[512];
     char dict[200];
-    snprintf(dict, sizeof dict, "{'descr': '<f%d', 'fortran_order': %s, 'shape': (%d, %d), }\n", type, fortran ? "True" : "False",
-             (int)rows, (int)cols);
+    snprintf(dict, sizeof dict, "{'descr': '<f%d', 'fortran_order': %s, 'shape': (%d, %d), }\n",
+             type, fortran ? "True" : "False", (int)rows, (int)cols);
     FILE *f = fopen(path, "wb");
     assert_non_null(f);
     size_t n = wrap(head, 1, dict);
@@ -118,7 +123,8 @@ static void put_file(const char *path, uint64_t rows, uint64_t cols, enum yk_flo
     for (uint64_t i = 0; i < rows * cols; i++) {
         double d = fortran ? value(i % rows, i / rows) : value(i / cols, i % cols);
         float s = (float)d;
-        assert_int_equal(type == YK_F64 ? fwrite(&d, sizeof d, 1, f) : fwrite(&s, sizeof s, 1, f), 1);
+        assert_int_equal(type == YK_F64 ? fwrite(&d, sizeof d, 1, f) : fwrite(&s, sizeof s, 1, f),
+                         1);
     }
     fclose(f);
 }
@@ -145,7 +151,8 @@ static void blocks_are_read(void **state)
         struct yk_npy f;
         put_file(path, 2100, 70, kind & 1 ? YK_F64 : YK_F32, kind & 2);
         assert_int_equal(yk_npy_open(&f, path, NULL), YK_OK);
-        for (enum yk_float type = YK_F32; type <= YK_F64; type = type == YK_F32 ? YK_F64 : YK_F64 + 1) {
+        for (enum yk_float type = YK_F32; type <= YK_F64;
+             type = type == YK_F32 ? YK_F64 : YK_F64 + 1) {
             check_block(&f, (struct yk_block){0, 0, 2100, 70}, type);
             check_block(&f, (struct yk_block){5, 0, 7, 70}, type);
             check_block(&f, (struct yk_block){2040, 3, 60, 66}, type);
@@ -194,11 +201,14 @@ static void what_is_written_is_read(void **state)
             uint64_t cols = r == 2 ? 7 : c == 0 ? 4 : 3;
             for (uint64_t i = 0; i < cols; i++)
                 block[i] = (float)value(r, c + i);
-            assert_int_equal(yk_npy_write(fileno(file), path, 7, &(struct yk_block){r, c, 1, cols}, block, 15, NULL), YK_OK);
+            assert_int_equal(yk_npy_write(fileno(file), path, 7, &(struct yk_block){r, c, 1, cols},
+                                          block, 15, NULL),
+                             YK_OK);
         }
     fclose(file);
     assert_int_equal(yk_npy_open(&f, path, NULL), YK_OK);
-    assert_true(f.rows == 4 && f.cols == 7 && f.offset == YK_NPY_HEADER && !f.fortran && f.type == YK_F32);
+    assert_true(f.rows == 4 && f.cols == 7 && f.offset == YK_NPY_HEADER && !f.fortran &&
+                f.type == YK_F32);
     assert_int_equal(yk_npy_read(&f, &(struct yk_block){0, 0, 4, 7}, YK_F32, back, NULL), YK_OK);
     for (uint64_t i = 0; i < 28; i++)
         assert_true((double)back[i] == value(i / 7, i % 7));
@@ -213,7 +223,8 @@ int main(void)
         cmocka_unit_test(good_headers),
         cmocka_unit_test(bad_headers),
         cmocka_unit_test_setup_teardown(blocks_are_read, testdir_setup, testdir_teardown),
-        cmocka_unit_test_setup_teardown(a_file_that_shrinks_is_told, testdir_setup, testdir_teardown),
+        cmocka_unit_test_setup_teardown(a_file_that_shrinks_is_told, testdir_setup,
+                                        testdir_teardown),
         cmocka_unit_test_setup_teardown(what_is_written_is_read, testdir_setup, testdir_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,7 +37,8 @@ static size_t count_blocks(const struct yk_dataset *d)
 static void give_back(uint8_t *blocks, size_t used, size_t had)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), skew = (uintptr_t)blocks % page;
-    size_t from = (skew + used + YK_ROW_SLACK + page - 1) / page * page - skew, to = (skew + had) / page * page - skew;
+    size_t from = (skew + used + YK_ROW_SLACK + page - 1) / page * page - skew,
+           to = (skew + had) / page * page - skew;
     if (to > from)
         madvise(blocks + from, to - from, MADV_DONTNEED);
 }
@@ -52,8 +53,10 @@ yk_code yk_dataset_pack(struct yk_dataset *d, struct yk_error *e)
     if (rc != YK_OK)
         return rc;
     if ((uint64_t)d->rows * per_row >= UINT32_MAX)
-        return yk_fail(e, YK_DATA, "'%s' is too big for this model: %u rows of %u pixels", d->name, d->rows, d->features);
-    size_t room = in_place ? (size_t)d->rows * d->features : (count_blocks(d) * BLOCK + YK_ROW_SLACK);
+        return yk_fail(e, YK_DATA, "'%s' is too big for this model: %u rows of %u pixels", d->name,
+                       d->rows, d->features);
+    size_t room =
+        in_place ? (size_t)d->rows * d->features : (count_blocks(d) * BLOCK + YK_ROW_SLACK);
     uint64_t *nonzero = calloc((size_t)d->rows * words, sizeof *nonzero);
     uint32_t *first = malloc(((size_t)d->rows + 1) * sizeof *first);
     uint8_t *blocks = in_place ? d->pixels : malloc(room);
@@ -69,7 +72,8 @@ yk_code yk_dataset_pack(struct yk_dataset *d, struct yk_error *e)
         const uint8_t *x = d->pixels + (size_t)i * d->features;
         uint64_t *word = nonzero + (size_t)i * words;
         first[i] = n;
-        for (uint32_t b = 0; b < per_row; b++) { /* writing stays behind reading: a block is written after it was read */
+        for (uint32_t b = 0; b < per_row;
+             b++) { /* writing stays behind reading: a block is written after it was read */
             uint64_t v = load_block(x + (size_t)b * BLOCK, d->features - b * BLOCK);
             memcpy(blocks + (size_t)n * BLOCK, &v, BLOCK);
             n += v != 0;

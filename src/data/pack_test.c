@@ -10,9 +10,14 @@
 
 #include <cmocka.h>
 
-static struct yk_dataset random_set(uint32_t rows, uint32_t features, unsigned density, struct yk_rng *r)
+static struct yk_dataset random_set(uint32_t rows, uint32_t features, unsigned density,
+                                    struct yk_rng *r)
 {
-    struct yk_dataset d = {.name = "random", .rows = rows, .features = features, .classes = 2, .shape = {1, features, 1}};
+    struct yk_dataset d = {.name = "random",
+                           .rows = rows,
+                           .features = features,
+                           .classes = 2,
+                           .shape = {1, features, 1}};
     size_t bytes = (size_t)rows * features;
     d.pixels = malloc(bytes + YK_ROW_SLACK);
     d.labels = calloc(rows, sizeof *d.labels);
@@ -86,6 +91,7 @@ static void test_empty_and_too_big(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_round_trip), cmocka_unit_test(test_empty_and_too_big)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_round_trip),
+                                       cmocka_unit_test(test_empty_and_too_big)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

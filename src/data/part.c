@@ -32,13 +32,14 @@ static struct yk_dataset part(struct yk_rows *rows, const char *what, double hol
         .holdout = holdout,
         .held = held,
     };
-    snprintf(d.name, sizeof d.name, "%.*s", (int)sizeof d.name - 1, slash != NULL && slash[1] != '\0' ? slash + 1 : what);
+    snprintf(d.name, sizeof d.name, "%.*s", (int)sizeof d.name - 1,
+             slash != NULL && slash[1] != '\0' ? slash + 1 : what);
     snprintf(d.split, sizeof d.split, "%s", held ? "test" : "train");
     return d;
 }
 
-yk_code yk_data_open_rows(const char *what, const struct yk_reading *how, double holdout, struct yk_dataset *train,
-                          struct yk_dataset *test, struct yk_error *e)
+yk_code yk_data_open_rows(const char *what, const struct yk_reading *how, double holdout,
+                          struct yk_dataset *train, struct yk_dataset *test, struct yk_error *e)
 {
     struct yk_rows *rows;
     *train = (struct yk_dataset){0};
@@ -48,8 +49,9 @@ yk_code yk_data_open_rows(const char *what, const struct yk_reading *how, double
     if (rc != YK_OK)
         return rc;
     if (holdout > 0 && held_before(holdout, rows->rows) == 0) {
-        rc = yk_fail(e, YK_USAGE, "--holdout %g of the %llu rows of '%s' is none of them; expected at least one", holdout,
-                     (unsigned long long)rows->rows, what);
+        rc = yk_fail(e, YK_USAGE,
+                     "--holdout %g of the %llu rows of '%s' is none of them; expected at least one",
+                     holdout, (unsigned long long)rows->rows, what);
         yk_rows_close(rows);
         return rc;
     }
@@ -89,7 +91,8 @@ yk_code yk_dataset_sparse(struct yk_dataset *d, struct yk_error *e)
     if (rc == YK_OK)
         rc = yk_builder_open(&b, NULL, false, e);
     for (uint32_t at = 0; at < d->rows && rc == YK_OK; at += SOME) {
-        if (!add_pixels(d, at, d->rows - at < SOME ? d->rows : at + SOME, &c) || !yk_facts_find(&facts, &c))
+        if (!add_pixels(d, at, d->rows - at < SOME ? d->rows : at + SOME, &c) ||
+            !yk_facts_find(&facts, &c))
             rc = yk_fail_memory(e, (size_t)SOME * d->features * 8);
         else
             rc = yk_builder_add(b, &c, &facts, e);

@@ -25,7 +25,8 @@ static void parts_are_the_whole_or_a_sentence(void **state)
     assert_int_equal(test.rows, 1);
     yk_dataset_release(&test);
     yk_dataset_release(&train);
-    assert_int_equal(yk_data_open_rows(path, &MEMORY, 0.09, &train, &test, &e), YK_USAGE); /* not silently no test at all */
+    assert_int_equal(yk_data_open_rows(path, &MEMORY, 0.09, &train, &test, &e),
+                     YK_USAGE); /* not silently no test at all */
     assert_non_null(strstr(e.text, "--holdout 0.09 of the 10 rows of '"));
     assert_int_equal(train.rows + test.rows, 0);
     assert_int_equal(yk_data_open_rows(path, &MEMORY, 0.09, &train, NULL, &e),
@@ -38,7 +39,7 @@ static void parts_are_the_whole_or_a_sentence(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(parts_are_the_whole_or_a_sentence, testdir_setup, testdir_teardown)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(
+        parts_are_the_whole_or_a_sentence, testdir_setup, testdir_teardown)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

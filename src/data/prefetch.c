@@ -55,7 +55,8 @@ struct yk_feed {
     struct yk_pool *pool;
     unsigned augment;
     uint64_t seed;
-    size_t stride; /* bytes between images: a multiple of 64, and YK_ROW_SLACK more than the pixels */
+    size_t
+        stride; /* bytes between images: a multiple of 64, and YK_ROW_SLACK more than the pixels */
     struct line line[2];
     uint32_t room;           /* slots of each */
     unsigned now;            /* which is the batch being computed */
@@ -97,7 +98,8 @@ static struct yk_variation variation_of(const struct yk_feed *f, uint64_t epoch,
         return v;
     yk_rng_init(&r, f->seed, epoch, row, AUGMENT_STREAM);
     uint64_t place = yk_rng_next(&r),
-             flip = yk_rng_next(&r); /* both drawn always: one option does not change the other's numbers */
+             flip = yk_rng_next(
+                 &r); /* both drawn always: one option does not change the other's numbers */
     v.crop = (f->augment & YK_AUGMENT_CROP) != 0;
     v.x = (uint32_t)place;
     v.y = (uint32_t)(place >> 32);
@@ -203,7 +205,8 @@ static yk_code pool_of(struct yk_images *im, struct yk_pool **out, struct yk_err
     return rc;
 }
 
-yk_code yk_feed_open(struct yk_feed **out, const struct yk_dataset *set, unsigned augment, uint64_t seed, struct yk_error *e)
+yk_code yk_feed_open(struct yk_feed **out, const struct yk_dataset *set, unsigned augment,
+                     uint64_t seed, struct yk_error *e)
 {
     *out = NULL;
     if (set->images == NULL)
@@ -287,12 +290,14 @@ static bool grow(struct yk_feed *f, uint32_t n)
 }
 
 /* From now on slot i of the line is for row[i]; what it has already stays. With the lock held. True: there is work. */
-static bool assign(struct yk_feed *f, struct line *l, const uint32_t *row, uint32_t n, uint64_t epoch)
+static bool assign(struct yk_feed *f, struct line *l, const uint32_t *row, uint32_t n,
+                   uint64_t epoch)
 {
     bool work = false;
     for (uint32_t i = 0; i < n; i++) {
         struct slot *s = &l->slot[i];
-        if (i < l->n && s->state != EMPTY && s->state != FAILED && s->row == row[i] && s->epoch == epoch)
+        if (i < l->n && s->state != EMPTY && s->state != FAILED && s->row == row[i] &&
+            s->epoch == epoch)
             continue;
         if (s->state == TO_DO)
             take_out(s);

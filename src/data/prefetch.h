@@ -18,7 +18,8 @@ struct yk_feed;
 
 /* *out = NULL if `set` has its pixels in memory. `augment`: what chance may do to photos (0 for tests), by a stream keyed by (seed, epoch,
  * row): not by who asks, nor when. The set stays open as long as the feed. */
-yk_code yk_feed_open(struct yk_feed **out, const struct yk_dataset *set, unsigned augment, uint64_t seed, struct yk_error *e);
+yk_code yk_feed_open(struct yk_feed **out, const struct yk_dataset *set, unsigned augment,
+                     uint64_t seed, struct yk_error *e);
 void yk_feed_close(struct yk_feed *f); /* NULL is fine */
 
 /* Set b->image; it is valid until the next call. Then the rows in b->ahead are begun. Memory is for two batches of the largest size that was

@@ -26,8 +26,8 @@ struct pixels { /* an image: 32 x 1 x 1 */
     uint8_t crop, flip, rest[18];
 };
 
-static yk_code tell(struct yk_images *im, uint32_t row, const struct yk_variation *v, struct yk_canvas *c, uint8_t *out,
-                    struct yk_error *e)
+static yk_code tell(struct yk_images *im, uint32_t row, const struct yk_variation *v,
+                    struct yk_canvas *c, uint8_t *out, struct yk_error *e)
 {
     struct told *t = (struct told *)im;
     struct pixels p = {.row = row, .x = v->x, .y = v->y, .crop = v->crop, .flip = v->flip};
@@ -57,7 +57,11 @@ struct rig {
 static void rig_open(struct rig *r, bool varied)
 {
     *r = (struct rig){.told = {.images = {.ops = &TELL, .varied = varied}, .bad = UINT32_MAX}};
-    r->set = (struct yk_dataset){.name = "told", .rows = ROWS, .features = 32, .shape = {32, 1, 1}, .images = &r->told.images};
+    r->set = (struct yk_dataset){.name = "told",
+                                 .rows = ROWS,
+                                 .features = 32,
+                                 .shape = {32, 1, 1},
+                                 .images = &r->told.images};
     assert_int_equal(yk_source_init(&r->source, &r->set, 5, 0, NULL), YK_OK);
 }
 
@@ -101,7 +105,8 @@ static void *walk(void *arg)
         uint64_t left = ROWS - at % ROWS, n = left < 20 ? left : 20;
         uint64_t from = n * k->w / k->workers, to = n * (k->w + 1) / k->workers;
         struct yk_batch b;
-        yk_source_at(&k->r->source, at + from, (uint32_t)(to - from), k->blind ? UINT64_MAX : at + n + from, &b);
+        yk_source_at(&k->r->source, at + from, (uint32_t)(to - from),
+                     k->blind ? UINT64_MAX : at + n + from, &b);
         k->fine = yk_feed_take(f, &b, NULL) == YK_OK && check_batch(&b, &k->sum);
         at += n;
     }
@@ -117,7 +122,8 @@ static uint64_t walk_all(unsigned augment, unsigned workers, bool blind)
     uint64_t sum = 0;
     rig_open(&r, true);
     for (unsigned w = 0; w < workers; w++) {
-        k[w] = (struct walk){.r = &r, .augment = augment, .w = w, .workers = workers, .blind = blind};
+        k[w] =
+            (struct walk){.r = &r, .augment = augment, .w = w, .workers = workers, .blind = blind};
         assert_int_equal(pthread_create(&t[w], NULL, walk, &k[w]), 0);
     }
     for (unsigned w = 0; w < workers; w++) {
@@ -163,7 +169,8 @@ static void test_chance(void **state)
     }
     assert_true(flips > EPOCHS * ROWS * 0.45 && flips < EPOCHS * ROWS * 0.55);
     for (uint32_t i = 0; i < ROWS; i++) /* another place each epoch, and for each row */
-        assert_true(p[0][i].x != p[1][i].x && p[0][i].y != p[1][i].y && p[0][i].x != p[0][(i + 1) % ROWS].x && p[0][i].crop);
+        assert_true(p[0][i].x != p[1][i].x && p[0][i].y != p[1][i].y &&
+                    p[0][i].x != p[0][(i + 1) % ROWS].x && p[0][i].crop);
     yk_feed_close(f);
     rig_close(&r);
     rig_open(&r, false); /* nothing to vary: chance is not asked */
@@ -192,8 +199,12 @@ static void test_surprises(void **state)
     assert_int_equal(yk_feed_open(&f, &r.set, 0, 0, NULL), YK_OK);
     for (uint32_t k = 0; k < 500; k++) {
         uint32_t n = k * 13 % 50, n_ahead = k * 29 % 60, at = k * 31 % 100;
-        struct yk_batch b = {
-            .set = &r.set, .n = n, .row = row + at, .ahead = row + (k * 17 % 100), .n_ahead = n_ahead, .epoch = k / 100};
+        struct yk_batch b = {.set = &r.set,
+                             .n = n,
+                             .row = row + at,
+                             .ahead = row + (k * 17 % 100),
+                             .n_ahead = n_ahead,
+                             .epoch = k / 100};
         assert_int_equal(yk_feed_take(f, &b, NULL), YK_OK);
         assert_true(check_batch(&b, &sum));
     }
@@ -217,7 +228,8 @@ static void test_failure(void **state)
                     bad = {.set = &r.set, .n = 3, .row = row + 3, .ahead = row, .n_ahead = 3},
                     after = {.set = &r.set, .n = 2, .row = row + 4};
     for (int k = 0; k < 20; k++) {
-        assert_int_equal(yk_feed_take(f, &good, &e), YK_OK); /* that the next one will fail is not its fault */
+        assert_int_equal(yk_feed_take(f, &good, &e),
+                         YK_OK); /* that the next one will fail is not its fault */
         assert_true(check_batch(&good, &sum));
         assert_int_equal(yk_feed_take(f, &bad, &e), YK_DATA);
         assert_string_equal(e.text, "row 100 is bad");
@@ -255,7 +267,8 @@ static void test_photos(void **state)
     for (int i = 0; i < PHOTOS; i++) {
         assert_int_equal(yk_path(path, NULL, "%s/%c", (char *)*state, 'a' + i % 3), YK_OK);
         assert_int_equal(yk_mkdirs(path, NULL), YK_OK);
-        assert_int_equal(yk_path(path, NULL, "%s/%c/%d.jpg", (char *)*state, 'a' + i % 3, i), YK_OK);
+        assert_int_equal(yk_path(path, NULL, "%s/%c/%d.jpg", (char *)*state, 'a' + i % 3, i),
+                         YK_OK);
         assert_int_equal(photo_write(path, 30 + 5 * i, 90 - 3 * i, (uint8_t)(i * 20)), 0);
     }
     assert_int_equal(yk_data_open(*state, &how, &r.set, NULL, NULL), YK_OK);
@@ -265,7 +278,8 @@ static void test_photos(void **state)
         struct yk_feed *f[2];
         for (int k = 0; k < 2; k++)
             assert_int_equal(yk_feed_open(&f[k], &r.set, 3, 4, NULL), YK_OK);
-        for (uint32_t at = 0; at < 3 * PHOTOS; at += 4) { /* two each, and in the second round from the other feed */
+        for (uint32_t at = 0; at < 3 * PHOTOS;
+             at += 4) { /* two each, and in the second round from the other feed */
             for (int k = 0; k < 2; k++) {
                 struct yk_batch b;
                 yk_source_at(&r.source, at + 2 * (uint32_t)k, 2, at + 4 + 2 * (uint32_t)k, &b);
@@ -289,9 +303,12 @@ static void test_photos(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_for_all), cmocka_unit_test(test_chance),
-        cmocka_unit_test(test_surprises),    cmocka_unit_test(test_failure),
-        cmocka_unit_test(test_in_memory),    cmocka_unit_test_setup_teardown(test_photos, testdir_setup, testdir_teardown),
+        cmocka_unit_test(test_same_for_all),
+        cmocka_unit_test(test_chance),
+        cmocka_unit_test(test_surprises),
+        cmocka_unit_test(test_failure),
+        cmocka_unit_test(test_in_memory),
+        cmocka_unit_test_setup_teardown(test_photos, testdir_setup, testdir_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

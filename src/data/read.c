@@ -96,7 +96,8 @@ static bool has_room(char **bytes, size_t *room, size_t used, size_t want)
 static uint64_t count_lines(const char *bytes, size_t n)
 {
     uint64_t lines = 0;
-    for (size_t i = 0; i < n;) { /* sums of bytes, up to 255 of them: the compiler makes vectors of it */
+    for (size_t i = 0;
+         i < n;) { /* sums of bytes, up to 255 of them: the compiler makes vectors of it */
         size_t end = n - i < 16 * 255 ? n : i + 16 * 255;
         uint8_t sum[16] = {0};
         for (; i + 16 <= end; i += 16)
@@ -135,16 +136,20 @@ static yk_code next_input(struct reader *r, bool *none, struct yk_error *e)
             continue;
         }
         if (yk_cache_sniff(r->rest, r->rest_n)) {
-            yk_fail(e, YK_DATA, "'%s' is a cache of rows, which cannot be read together with other files or compressed",
+            yk_fail(e, YK_DATA,
+                    "'%s' is a cache of rows, which cannot be read together with other files or "
+                    "compressed",
                     yk_stream_name(path));
             yk_hint(e, "give it alone, as a plain file");
             return YK_DATA;
         }
-        r->format =
-            r->how->format ? yk_rows_format_find(r->how->format) : yk_rows_format_sniff((const uint8_t *)r->rest, r->rest_n);
+        r->format = r->how->format ? yk_rows_format_find(r->how->format)
+                                   : yk_rows_format_sniff((const uint8_t *)r->rest, r->rest_n);
         if (r->format == NULL) {
-            yk_fail(e, YK_DATA, "'%s' is in no format that yoke knows for rows", yk_stream_name(path));
-            yk_hint(e, "--format says which it is, and then what is wrong with it: %s", yk_rows_format_names(names, false));
+            yk_fail(e, YK_DATA, "'%s' is in no format that yoke knows for rows",
+                    yk_stream_name(path));
+            yk_hint(e, "--format says which it is, and then what is wrong with it: %s",
+                    yk_rows_format_names(names, false));
             return YK_DATA;
         }
     }
@@ -180,8 +185,9 @@ static yk_code fill(struct reader *r, struct place *p, struct yk_error *e)
             break;
         }
         if (whole == 0 && n > LONGEST)
-            return yk_fail(e, YK_DATA, "'%s' byte %llu: a %s is longer than %d MB", yk_stream_name(r->paths[r->next - 1]),
-                           (unsigned long long)r->offset, r->format->cut == yk_cut_lines ? "line" : "record", LONGEST >> 20);
+            return yk_fail(e, YK_DATA, "'%s' byte %llu: a %s is longer than %d MB",
+                           yk_stream_name(r->paths[r->next - 1]), (unsigned long long)r->offset,
+                           r->format->cut == yk_cut_lines ? "line" : "record", LONGEST >> 20);
         want = 2 * n < LONGEST ? 2 * n : LONGEST + PIECE;
     }
     r->rest_n = n - whole;
@@ -191,8 +197,11 @@ static yk_code fill(struct reader *r, struct place *p, struct yk_error *e)
         memcpy(r->rest, p->bytes + whole, r->rest_n);
     }
     memset(p->bytes + whole, 0, SLACK);
-    p->piece = (struct yk_piece){
-        .bytes = p->bytes, .n = whole, .path = yk_stream_name(r->paths[r->next - 1]), .offset = r->offset, .line = r->line};
+    p->piece = (struct yk_piece){.bytes = p->bytes,
+                                 .n = whole,
+                                 .path = yk_stream_name(r->paths[r->next - 1]),
+                                 .offset = r->offset,
+                                 .line = r->line};
     p->format = r->format;
     r->offset += whole;
     r->read += whole;
@@ -206,7 +215,9 @@ static yk_code take_piece(struct reader *r, struct place *p, bool *none, struct 
     if (r->synth != NULL) {
         p->from = r->taken * YK_BLOCK_ROWS;
         *none = p->from >= r->synth_rows;
-        p->rows = *none ? 0 : r->synth_rows - p->from < YK_BLOCK_ROWS ? (uint32_t)(r->synth_rows - p->from) : YK_BLOCK_ROWS;
+        p->rows = *none                                     ? 0
+                  : r->synth_rows - p->from < YK_BLOCK_ROWS ? (uint32_t)(r->synth_rows - p->from)
+                                                            : YK_BLOCK_ROWS;
         return YK_OK;
     }
     yk_code rc = next_input(r, none, e);
@@ -217,14 +228,15 @@ static void tell(const struct reader *r)
 {
     char line[300], done[24], all[24];
     if (r->synth != NULL)
-        snprintf(line, sizeof line, "%llu of %llu rows are made", (unsigned long long)(r->taken * YK_BLOCK_ROWS),
-                 (unsigned long long)r->synth_rows);
+        snprintf(line, sizeof line, "%llu of %llu rows are made",
+                 (unsigned long long)(r->taken * YK_BLOCK_ROWS), (unsigned long long)r->synth_rows);
     else if (r->read <= r->bytes) /* else they are compressed */
-        snprintf(line, sizeof line, "reading '%.200s': %s of %s", yk_stream_name(r->paths[r->next - 1]),
-                 yk_size_text(r->read, done), yk_size_text(r->bytes, all));
+        snprintf(line, sizeof line, "reading '%.200s': %s of %s",
+                 yk_stream_name(r->paths[r->next - 1]), yk_size_text(r->read, done),
+                 yk_size_text(r->bytes, all));
     else
-        snprintf(line, sizeof line, "reading '%.200s', file %u of %u: %s so far", yk_stream_name(r->paths[r->next - 1]), r->next,
-                 r->n, yk_size_text(r->read, done));
+        snprintf(line, sizeof line, "reading '%.200s', file %u of %u: %s so far",
+                 yk_stream_name(r->paths[r->next - 1]), r->next, r->n, yk_size_text(r->read, done));
     r->how->say(r->how->say_arg, line);
 }
 
@@ -324,8 +336,9 @@ static unsigned threads_worth(const struct yk_reading *how, uint64_t bytes)
     return bytes > 0 && bytes / PIECE < n ? (unsigned)(bytes / PIECE) + 1 : n;
 }
 
-yk_code yk_read(const char *const *paths, uint32_t n, const struct yk_synth *synth, uint64_t synth_rows, uint64_t bytes,
-                const struct yk_reading *how, struct yk_builder *to, struct yk_error *e)
+yk_code yk_read(const char *const *paths, uint32_t n, const struct yk_synth *synth,
+                uint64_t synth_rows, uint64_t bytes, const struct yk_reading *how,
+                struct yk_builder *to, struct yk_error *e)
 {
     struct yk_team *team = NULL;
     unsigned threads = threads_worth(how, bytes);

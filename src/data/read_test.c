@@ -35,7 +35,8 @@ static void expect_line(struct heard *h, const char *part)
 static void long_work_is_told(void **state)
 {
     struct heard h = {0};
-    struct yk_reading how = {.threads = 2, .no_cache = true, .say = hear, .say_arg = &h, .say_every = 1e-9};
+    struct yk_reading how = {
+        .threads = 2, .no_cache = true, .say = hear, .say_arg = &h, .say_every = 1e-9};
     static const char *const NAME[] = {"a.vw", "a.vw.gz"};
     struct yk_rows *r, *again;
     assert_int_equal(yk_rows_open(&r, "synth-criteo:50000:1000", &how, NULL), YK_OK);
@@ -58,6 +59,7 @@ static void long_work_is_told(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(long_work_is_told, testdir_setup, testdir_teardown)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(long_work_is_told, testdir_setup, testdir_teardown)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

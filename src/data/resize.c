@@ -27,7 +27,8 @@ static void find_taps(uint32_t o, uint32_t from, uint32_t to, struct taps *t)
 {
     double scale = (double)from / to, reach = scale > 1 ? scale : 1, centre = (o + 0.5) * scale;
     double low = centre - reach, high = centre + reach, sum = 0;
-    uint32_t first = low > 0 ? (uint32_t)low : 0, end = high < from ? (uint32_t)high + 1 : from, best = 0;
+    uint32_t first = low > 0 ? (uint32_t)low : 0, end = high < from ? (uint32_t)high + 1 : from,
+             best = 0;
     uint32_t most = most_taps(from, to);
     end = end < from ? end : from;
     end = end - first > most ? first + most : end;
@@ -48,7 +49,8 @@ static void find_taps(uint32_t o, uint32_t from, uint32_t to, struct taps *t)
 }
 
 /* One row of the result before its columns are resized: `n` bytes of the weighted sum of source rows. */
-static void sum_rows(const uint8_t *from, size_t stride, const struct taps *t, int32_t *sum, uint8_t *to, size_t n)
+static void sum_rows(const uint8_t *from, size_t stride, const struct taps *t, int32_t *sum,
+                     uint8_t *to, size_t n)
 {
     for (size_t k = 0; k < n; k++)
         sum[k] = HALF;
@@ -84,15 +86,18 @@ static void sum_columns(const uint8_t *row, uint32_t channels, const struct taps
 
 bool yk_resize(const struct yk_resize *r, struct yk_canvas *c, uint8_t *out)
 {
-    uint32_t ch = r->channels, each_y = most_taps(r->from_h, r->to_h), each_x = most_taps(r->from_w, r->to_w);
+    uint32_t ch = r->channels, each_y = most_taps(r->from_h, r->to_h),
+             each_x = most_taps(r->from_w, r->to_w);
     size_t row = (size_t)r->from_w * ch;
     if (r->from_h == r->to_h && r->from_w == r->to_w) {
         for (uint32_t y = 0; y < r->h; y++)
-            memcpy(out + (size_t)y * r->w * ch, r->from + (r->y + y) * r->stride + (size_t)r->x * ch, (size_t)r->w * ch);
+            memcpy(out + (size_t)y * r->w * ch,
+                   r->from + (r->y + y) * r->stride + (size_t)r->x * ch, (size_t)r->w * ch);
         return true;
     }
     /* sums, weights of one row, weights of every column, taps of every column */
-    size_t sums = row * sizeof(int32_t), weights = (each_y + (size_t)each_x * r->w) * sizeof(int32_t);
+    size_t sums = row * sizeof(int32_t),
+           weights = (each_y + (size_t)each_x * r->w) * sizeof(int32_t);
     char *room = yk_room(&c->sums, r->w * sizeof(struct taps) + sums + weights);
     uint8_t *line = yk_room(&c->rows, row);
     if (room == NULL || line == NULL)

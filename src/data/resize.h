@@ -8,7 +8,8 @@ struct yk_resize {
     const uint8_t *from; /* (from_h, from_w, channels), rows `stride` bytes apart */
     size_t stride;
     uint32_t from_h, from_w, channels;
-    uint32_t to_h, to_w; /* the size of the whole result, of which the window (h, w) at (y, x) is wanted */
+    uint32_t to_h,
+        to_w; /* the size of the whole result, of which the window (h, w) at (y, x) is wanted */
     uint32_t y, x, h, w;
 };
 

@@ -59,13 +59,14 @@ static yk_code no_rows(const struct opening *o, struct yk_error *e)
     yk_fail(e, YK_DATA, "'%s'%s has no rows; expected at least one", yk_stream_name(path),
             o->in.n > 1 ? " and the files after it" : "");
     if (strcmp(path, "-") == 0)
-        yk_hint(
-            e, "what was read from standard input once is gone: pipe it in again, or keep it by 'yoke data convert - FILE.rows'");
+        yk_hint(e, "what was read from standard input once is gone: pipe it in again, or keep it "
+                   "by 'yoke data convert - FILE.rows'");
     return YK_DATA;
 }
 
 /* Read everything. path: the cache to make; NULL: none. */
-static yk_code build(const struct opening *o, const char *path, bool unnamed, struct yk_rows **out, struct yk_error *e)
+static yk_code build(const struct opening *o, const char *path, bool unnamed, struct yk_rows **out,
+                     struct yk_error *e)
 {
     struct yk_builder *b;
     yk_code rc = yk_builder_open(&b, path, unnamed, e);
@@ -157,7 +158,9 @@ static bool is_cache(const struct yk_inputs *in)
 {
     char head[8];
     int fd = in->n == 1 && in->regular ? open(in->path[0], O_RDONLY | O_CLOEXEC) : -1;
-    bool yes = fd >= 0 && yk_cache_sniff(head, (size_t)(read(fd, head, sizeof head) == sizeof head) * sizeof head);
+    bool yes =
+        fd >= 0 &&
+        yk_cache_sniff(head, (size_t)(read(fd, head, sizeof head) == sizeof head) * sizeof head);
     if (fd >= 0)
         close(fd);
     return yes;
@@ -169,12 +172,16 @@ static yk_code open_named(const struct opening *o, struct yk_rows **out, struct 
     if (o->in.n != 1)
         return yk_fail(e, YK_USAGE, "'%s' are several files; expected one cache", o->what);
     if (!o->in.regular)
-        return yk_fail(e, YK_USAGE, "'%s' cannot be a cache: it is mapped, so it has to be a plain file",
+        return yk_fail(e, YK_USAGE,
+                       "'%s' cannot be a cache: it is mapped, so it has to be a plain file",
                        yk_stream_name(o->in.path[0]));
     yk_code rc = yk_cache_open(out, o->in.path[0], YK_CACHE_FOREIGN, NULL, 0, o->how->threads, e);
-    if (rc == YK_OK && o->how->hash_bits > 0 && (*out)->features > (uint64_t)1 << o->how->hash_bits) {
-        rc = yk_fail(e, YK_USAGE, "'%s' is a cache with keys up to %llu, which are not hashed to %u bits any more", o->in.path[0],
-                     (unsigned long long)(*out)->features - 1, o->how->hash_bits);
+    if (rc == YK_OK && o->how->hash_bits > 0 &&
+        (*out)->features > (uint64_t)1 << o->how->hash_bits) {
+        rc = yk_fail(
+            e, YK_USAGE,
+            "'%s' is a cache with keys up to %llu, which are not hashed to %u bits any more",
+            o->in.path[0], (unsigned long long)(*out)->features - 1, o->how->hash_bits);
         yk_hint(e, "convert the original again, with --hash-bits %u", o->how->hash_bits);
         yk_rows_close(*out);
     }
@@ -199,17 +206,20 @@ static yk_code open_files(struct opening *o, struct yk_rows **out, struct yk_err
 static yk_code check(const struct yk_reading *how, struct yk_error *e)
 {
     char names[200];
-    if (how->format != NULL && strcmp(how->format, "cache") != 0 && yk_rows_format_find(how->format) == NULL) {
+    if (how->format != NULL && strcmp(how->format, "cache") != 0 &&
+        yk_rows_format_find(how->format) == NULL) {
         yk_fail(e, YK_USAGE, "no format of rows is called '%s'", how->format);
         yk_hint(e, "the formats are %s", yk_rows_format_names(names, false));
         return YK_USAGE;
     }
     if (how->hash_bits > 31)
-        return yk_fail(e, YK_USAGE, "cannot hash keys to %u bits; expected at most 31", how->hash_bits);
+        return yk_fail(e, YK_USAGE, "cannot hash keys to %u bits; expected at most 31",
+                       how->hash_bits);
     return YK_OK;
 }
 
-yk_code yk_rows_open(struct yk_rows **out, const char *what, const struct yk_reading *how, struct yk_error *e)
+yk_code yk_rows_open(struct yk_rows **out, const char *what, const struct yk_reading *how,
+                     struct yk_error *e)
 {
     static const struct yk_reading plain;
     struct opening o = {.what = what, .how = how ? how : &plain};
@@ -220,12 +230,14 @@ yk_code yk_rows_open(struct yk_rows **out, const char *what, const struct yk_rea
     if (!yk_synth_name(what, &o.synth_rows, &features, &seed))
         return open_files(&o, out, e);
     if (o.synth_rows > YK_ROWS_MAX)
-        return yk_fail(e, YK_USAGE, "'%s' are more rows than a set can have; expected at most %u", what, YK_ROWS_MAX);
+        return yk_fail(e, YK_USAGE, "'%s' are more rows than a set can have; expected at most %u",
+                       what, YK_ROWS_MAX);
     rc = yk_synth_open(&o.synth, o.synth_rows, features, seed, e);
     if (rc != YK_OK)
         return rc;
     /* A made-up set has no file that could change, so its cache is true for good: its name says everything but how yoke makes it. */
-    o.synth_stamp = (struct yk_cache_input){.path = seed, .size = o.synth_rows, .changed = (int64_t)features};
+    o.synth_stamp =
+        (struct yk_cache_input){.path = seed, .size = o.synth_rows, .changed = (int64_t)features};
     rc = o.how->no_cache ? build(&o, NULL, false, out, e) : open_cached(&o, out, e);
     yk_synth_close(o.synth);
     return rc;
@@ -239,7 +251,9 @@ bool yk_rows_sniff(const char *what, const struct yk_reading *how)
         return true;
     if (yk_inputs_find(&in, what, NULL) != YK_OK)
         return false;
-    bool yes = !in.regular || (how != NULL && how->format != NULL); /* a pipe must not be tasted: it would miss the bite */
+    bool yes = !in.regular ||
+               (how != NULL &&
+                how->format != NULL); /* a pipe must not be tasted: it would miss the bite */
     struct yk_stream *s;
     if (!yes && yk_stream_open(&s, in.path[0], NULL) == YK_OK) {
         uint8_t head[YK_SNIFF];

@@ -43,8 +43,9 @@ struct yk_piece {
 /* The record at `at` (a position in the piece) is malformed: one sentence, "expected index:value, found 'x3'", to which file and line (for
  * text) or byte offset are added. True: skip it and go on; false: the parser returns YK_DATA, *e is filled. Rows of the record that
  * are in the chunk already are the parser's to take back. */
-bool yk_chunk_bad(struct yk_chunk *c, const struct yk_reading *how, const struct yk_piece *p, const char *at, bool text,
-                  struct yk_error *e, const char *fmt, ...) __attribute__((format(printf, 7, 8)));
+bool yk_chunk_bad(struct yk_chunk *c, const struct yk_reading *how, const struct yk_piece *p,
+                  const char *at, bool text, struct yk_error *e, const char *fmt, ...)
+    __attribute__((format(printf, 7, 8)));
 
 /* What stands at `at`, for such a sentence: up to the next space or `end`, unprintable bytes as '?', cut after 20. Returns `out`. */
 const char *yk_chunk_token(char out[24], const char *at, const char *end);
@@ -56,7 +57,8 @@ struct yk_rows_format {
     bool (*sniff)(const uint8_t *head, size_t n);
     /* How many of the first n bytes are whole records; `last`: nothing follows, so all that is left is (or is malformed). */
     size_t (*cut)(const char *bytes, size_t n, bool last);
-    yk_code (*parse)(const struct yk_reading *how, const struct yk_piece *p, struct yk_chunk *out, struct yk_error *e);
+    yk_code (*parse)(const struct yk_reading *how, const struct yk_piece *p, struct yk_chunk *out,
+                     struct yk_error *e);
     /* Append one record; NULL: the format is only read. */
     void (*write)(struct yk_buf *out, const struct yk_row *row, const struct yk_reading *how);
 };
@@ -79,7 +81,9 @@ const char *yk_rows_format_names(char out[200], bool written);
 /* What --hash-bits makes of a key that is a number: the same in every format. */
 static inline uint32_t yk_key_hash(uint64_t key, unsigned bits)
 {
-    key = (key ^ key >> 30) * 0xbf58476d1ce4e5b9; /* splitmix64's finisher: every bit of the key moves every bit of the result */
+    key =
+        (key ^ key >> 30) *
+        0xbf58476d1ce4e5b9; /* splitmix64's finisher: every bit of the key moves every bit of the result */
     key = (key ^ key >> 27) * 0x94d049bb133111eb;
     key ^= key >> 31;
     return (uint32_t)(key >> (64 - bits)); /* bits: 1 .. 32 */

@@ -25,7 +25,8 @@ double yk_expected_collisions(double m, unsigned bits)
     return -expm1(-m / ldexp(1, (int)bits));
 }
 
-static void look_at_block(const struct yk_rows_block *b, uint32_t rows, uint64_t *used, struct yk_rows_info *x)
+static void look_at_block(const struct yk_rows_block *b, uint32_t rows, uint64_t *used,
+                          struct yk_rows_info *x)
 {
     uint32_t entries = b->first[rows];
     for (uint32_t r = 0; r < rows; r++) {
@@ -64,8 +65,8 @@ static unsigned bits_of(const char *format, const struct yk_reading *how, uint64
     return strcmp(format, "vw") == 0 && fits ? NAMES_BITS : 0;
 }
 
-yk_code yk_rows_info(const struct yk_rows *r, const char *format, const struct yk_reading *how, struct yk_rows_info *out,
-                     struct yk_error *e)
+yk_code yk_rows_info(const struct yk_rows *r, const char *format, const struct yk_reading *how,
+                     struct yk_rows_info *out, struct yk_error *e)
 {
     size_t words = (size_t)(r->features / 64 + 1);
     uint64_t *used = calloc(words, sizeof *used);
@@ -84,7 +85,8 @@ yk_code yk_rows_info(const struct yk_rows *r, const char *format, const struct y
                                  .hash_bits = bits_of(format, how, r->features)};
     for (uint32_t i = 0; i < r->blocks; i++) {
         uint64_t left = r->rows - (uint64_t)i * YK_BLOCK_ROWS;
-        look_at_block(&r->block[i], left < YK_BLOCK_ROWS ? (uint32_t)left : YK_BLOCK_ROWS, used, out);
+        look_at_block(&r->block[i], left < YK_BLOCK_ROWS ? (uint32_t)left : YK_BLOCK_ROWS, used,
+                      out);
     }
     for (size_t i = 0; i < words; i++)
         out->distinct += (uint64_t)__builtin_popcountll(used[i]);
@@ -125,15 +127,18 @@ static void collision_text(const struct yk_rows_info *x, struct yk_buf *out)
 {
     char number[32];
     if (x->hash_bits > 0 && isfinite(x->before)) {
-        yk_buf_format(out, "  hashed     to %u bits, from about %s: %.2f %% of them share a key\n", x->hash_bits,
-                      yk_count_text((uint64_t)x->before, number), 100 * x->collisions);
+        yk_buf_format(out, "  hashed     to %u bits, from about %s: %.2f %% of them share a key\n",
+                      x->hash_bits, yk_count_text((uint64_t)x->before, number),
+                      100 * x->collisions);
     } else if (x->hash_bits > 0) {
-        yk_buf_format(out, "  hashed     to %u bits, and all keys are in use: take more\n", x->hash_bits);
+        yk_buf_format(out, "  hashed     to %u bits, and all keys are in use: take more\n",
+                      x->hash_bits);
     } else {
         yk_buf_text(out, "  hashing    would make them share keys:");
         for (int i = 0; i < WHAT_IFS; i++)
             yk_buf_format(out, "%s %.2f %% at %u", i > 0 ? "," : "",
-                          100 * yk_expected_collisions((double)x->distinct, WHAT_IF[i]), WHAT_IF[i]);
+                          100 * yk_expected_collisions((double)x->distinct, WHAT_IF[i]),
+                          WHAT_IF[i]);
         yk_buf_text(out, " bits\n");
     }
 }
@@ -142,23 +147,28 @@ void yk_rows_info_text(const struct yk_rows_info *x, const char *name, struct yk
 {
     char number[32], size[24];
     const char *slash = strrchr(name, '/');
-    yk_buf_format(out, "%s: %s%ssparse rows, %s in memory, xxh3 %016llx\n", slash != NULL && slash[1] != '\0' ? slash + 1 : name,
-                  x->format != NULL ? x->format : "", x->format != NULL ? ", " : "", yk_size_text(x->bytes, size),
-                  (unsigned long long)x->xxh3);
+    yk_buf_format(out, "%s: %s%ssparse rows, %s in memory, xxh3 %016llx\n",
+                  slash != NULL && slash[1] != '\0' ? slash + 1 : name,
+                  x->format != NULL ? x->format : "", x->format != NULL ? ", " : "",
+                  yk_size_text(x->bytes, size), (unsigned long long)x->xxh3);
     yk_buf_format(out, "  rows       %s", yk_count_text(x->rows, number));
     if (x->bad > 0)
         yk_buf_format(out, ", and %s malformed ones left out", yk_count_text(x->bad, number));
     yk_buf_format(out, "\n  non-zeros  %s", yk_count_text(x->entries, number));
-    yk_buf_format(out, ", %u to %u a row, %.1f on average\n", x->least, x->most, (double)x->entries / (double)x->rows);
+    yk_buf_format(out, ", %u to %u a row, %.1f on average\n", x->least, x->most,
+                  (double)x->entries / (double)x->rows);
     if (x->empty > 0)
         yk_buf_format(out, "  empty      %s rows\n", yk_count_text(x->empty, number));
     if (x->twice > 0)
-        yk_buf_format(out, "  repeated   %s rows have a key more than once\n", yk_count_text(x->twice, number));
+        yk_buf_format(out, "  repeated   %s rows have a key more than once\n",
+                      yk_count_text(x->twice, number));
     if (x->entries > 0)
-        yk_buf_format(out, x->low == x->high ? "  values     all %.6g\n" : "  values     %.6g to %.6g\n", (double)x->low,
-                      (double)x->high);
+        yk_buf_format(out,
+                      x->low == x->high ? "  values     all %.6g\n" : "  values     %.6g to %.6g\n",
+                      (double)x->low, (double)x->high);
     yk_buf_format(out, "  features   %s", yk_count_text(x->features, number));
-    yk_buf_format(out, " (largest key + 1), %s of them occur\n", yk_count_text(x->distinct, number));
+    yk_buf_format(out, " (largest key + 1), %s of them occur\n",
+                  yk_count_text(x->distinct, number));
     collision_text(x, out);
     yk_buf_format(out, "  labels     %s are 1", yk_count_text(x->positives, number));
     yk_buf_format(out, " (%.2f %%), ", 100 * (double)x->positives / (double)x->rows);
@@ -173,15 +183,20 @@ json_t *yk_rows_info_json(const struct yk_rows_info *x, const char *name)
     for (int i = 0; i < WHAT_IFS && x->hash_bits == 0; i++) {
         char bits[12];
         snprintf(bits, sizeof bits, "%u", WHAT_IF[i]);
-        json_object_set_new(what_if, bits, json_real(yk_expected_collisions((double)x->distinct, WHAT_IF[i])));
+        json_object_set_new(what_if, bits,
+                            json_real(yk_expected_collisions((double)x->distinct, WHAT_IF[i])));
     }
     return json_pack(
-        "{s:s, s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:I, s:o, s:o, s:o, s:I, s:s}", "data",
-        name, "format", x->format, "rows", (json_int_t)x->rows, "bad", (json_int_t)x->bad, "positives", (json_int_t)x->positives,
-        "non_zeros", (json_int_t)x->entries, "least_per_row", (json_int_t)x->least, "most_per_row", (json_int_t)x->most,
-        "mean_per_row", yk_json_real((double)x->entries / (double)x->rows), "empty_rows", (json_int_t)x->empty, "repeated_rows",
-        (json_int_t)x->twice, "features", (json_int_t)x->features, "distinct_features", (json_int_t)x->distinct, "least_value",
-        yk_json_real((double)x->low), "most_value", yk_json_real((double)x->high), "hash_bits", (json_int_t)x->hash_bits,
-        "features_before_hashing", yk_json_real(x->hash_bits > 0 ? x->before : (double)x->distinct), "expected_collisions",
-        yk_json_real(x->collisions), "expected_collisions_at", what_if, "bytes", (json_int_t)x->bytes, "xxh3", hash);
+        "{s:s, s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:I, s:o, "
+        "s:o, s:o, s:I, s:s}",
+        "data", name, "format", x->format, "rows", (json_int_t)x->rows, "bad", (json_int_t)x->bad,
+        "positives", (json_int_t)x->positives, "non_zeros", (json_int_t)x->entries, "least_per_row",
+        (json_int_t)x->least, "most_per_row", (json_int_t)x->most, "mean_per_row",
+        yk_json_real((double)x->entries / (double)x->rows), "empty_rows", (json_int_t)x->empty,
+        "repeated_rows", (json_int_t)x->twice, "features", (json_int_t)x->features,
+        "distinct_features", (json_int_t)x->distinct, "least_value", yk_json_real((double)x->low),
+        "most_value", yk_json_real((double)x->high), "hash_bits", (json_int_t)x->hash_bits,
+        "features_before_hashing", yk_json_real(x->hash_bits > 0 ? x->before : (double)x->distinct),
+        "expected_collisions", yk_json_real(x->collisions), "expected_collisions_at", what_if,
+        "bytes", (json_int_t)x->bytes, "xxh3", hash);
 }

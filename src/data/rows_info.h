@@ -18,14 +18,16 @@ struct yk_rows_info {
     uint64_t xxh3;
     const char *format; /* "libsvm"; NULL: unknown */
     unsigned hash_bits; /* keys were hashed to so many bits; 0: they were not, or nobody knows */
-    double before;      /* hashed: how many features there are likely to have been before; infinite if no bucket is empty */
-    double collisions;  /* hashed: the expected share of features that share their key with another */
+    double
+        before; /* hashed: how many features there are likely to have been before; infinite if no bucket is empty */
+    double
+        collisions; /* hashed: the expected share of features that share their key with another */
 };
 
 /* Looks at every entry; needs a bit for every feature while it does (at most 512 MB). `format` and `how` are what the rows were read from
  * and how; either may be NULL. */
-yk_code yk_rows_info(const struct yk_rows *r, const char *format, const struct yk_reading *how, struct yk_rows_info *out,
-                     struct yk_error *e);
+yk_code yk_rows_info(const struct yk_rows *r, const char *format, const struct yk_reading *how,
+                     struct yk_rows_info *out, struct yk_error *e);
 
 /* In which format is it? As yk_rows_open would find out; NULL if it cannot be told without reading what cannot be read again. */
 const char *yk_rows_format_of(const char *what, const struct yk_reading *how);

@@ -19,9 +19,16 @@ static const uint64_t TWICE[] = {4};
 static void test_by_hand(void **state)
 {
     (void)state;
-    struct yk_rows_block block = {.first = FIRST, .label = LABEL, .key = KEY, .value = VALUE, .twice = TWICE};
-    struct yk_rows rows = {
-        .rows = 4, .entries = 7, .features = 65, .positives = 1, .bad = 2, .blocks = 1, .block = &block, .xxh3 = 0xabc};
+    struct yk_rows_block block = {
+        .first = FIRST, .label = LABEL, .key = KEY, .value = VALUE, .twice = TWICE};
+    struct yk_rows rows = {.rows = 4,
+                           .entries = 7,
+                           .features = 65,
+                           .positives = 1,
+                           .bad = 2,
+                           .blocks = 1,
+                           .block = &block,
+                           .xxh3 = 0xabc};
     struct yk_rows_info x;
     struct yk_error e;
     struct yk_buf text = {0};
@@ -35,16 +42,18 @@ static void test_by_hand(void **state)
     assert_int_equal(x.hash_bits, 0);
     assert_int_equal(x.bytes, 5 * 4 + 4 + 7 * 8 + 8);
     yk_rows_info_text(&x, "some/where/train.libsvm", &text);
-    assert_string_equal(text.data, "train.libsvm: libsvm, sparse rows, 88 B in memory, xxh3 0000000000000abc\n"
-                                   "  rows       4, and 2 malformed ones left out\n"
-                                   "  non-zeros  7, 0 to 3 a row, 1.8 on average\n"
-                                   "  empty      1 rows\n"
-                                   "  repeated   1 rows have a key more than once\n"
-                                   "  values     -2 to 1\n"
-                                   "  features   65 (largest key + 1), 4 of them occur\n"
-                                   "  hashing    would make them share keys: 0.00 % at 18, 0.00 % at 20, 0.00 % at 22, "
-                                   "0.00 % at 24, 0.00 % at 26, 0.00 % at 28 bits\n"
-                                   "  labels     1 are 1 (25.00 %), 3 are 0\n");
+    assert_string_equal(
+        text.data,
+        "train.libsvm: libsvm, sparse rows, 88 B in memory, xxh3 0000000000000abc\n"
+        "  rows       4, and 2 malformed ones left out\n"
+        "  non-zeros  7, 0 to 3 a row, 1.8 on average\n"
+        "  empty      1 rows\n"
+        "  repeated   1 rows have a key more than once\n"
+        "  values     -2 to 1\n"
+        "  features   65 (largest key + 1), 4 of them occur\n"
+        "  hashing    would make them share keys: 0.00 % at 18, 0.00 % at 20, 0.00 % at 22, "
+        "0.00 % at 24, 0.00 % at 26, 0.00 % at 28 bits\n"
+        "  labels     1 are 1 (25.00 %), 3 are 0\n");
     json_t *j = yk_rows_info_json(&x, "train.libsvm");
     assert_int_equal(json_integer_value(json_object_get(j, "rows")), 4);
     assert_int_equal(json_integer_value(json_object_get(j, "bad")), 2);
@@ -60,7 +69,8 @@ static void test_blocks_and_collisions(void **state)
 {
     (void)state;
     enum { ROWS = YK_BLOCK_ROWS + 10, FEATURES = 3000, BITS = 12 };
-    uint32_t *first = calloc(YK_BLOCK_ROWS + 1, sizeof *first), *key = calloc(YK_BLOCK_ROWS, sizeof *key);
+    uint32_t *first = calloc(YK_BLOCK_ROWS + 1, sizeof *first),
+             *key = calloc(YK_BLOCK_ROWS, sizeof *key);
     uint8_t *label = calloc(YK_BLOCK_ROWS, 1);
     bool hit[1 << BITS] = {0};
     uint64_t distinct = 0, x = 1;
@@ -74,8 +84,10 @@ static void test_blocks_and_collisions(void **state)
         distinct += !hit[key[i]];
         hit[key[i]] = true;
     }
-    struct yk_rows_block block[] = {{.first = first, .label = label, .key = key}, {.first = first, .label = label, .key = key}};
-    struct yk_rows rows = {.rows = ROWS, .entries = ROWS, .features = 1 << BITS, .blocks = 2, .block = block};
+    struct yk_rows_block block[] = {{.first = first, .label = label, .key = key},
+                                    {.first = first, .label = label, .key = key}};
+    struct yk_rows rows = {
+        .rows = ROWS, .entries = ROWS, .features = 1 << BITS, .blocks = 2, .block = block};
     struct yk_reading how = {.hash_bits = BITS};
     struct yk_rows_info info;
     struct yk_error e;
@@ -86,7 +98,8 @@ static void test_blocks_and_collisions(void **state)
     assert_int_equal(info.least, 1);
     assert_int_equal(info.most, 1);
     assert_int_equal(info.hash_bits, BITS);
-    assert_true(fabs(info.before - FEATURES) < FEATURES * 0.05); /* what hashing hid is estimated well */
+    assert_true(fabs(info.before - FEATURES) <
+                FEATURES * 0.05); /* what hashing hid is estimated well */
     double truth = yk_expected_collisions(FEATURES, BITS);
     assert_true(fabs(truth - 0.5193) < 0.0001); /* 1 - exp(-3000/4096) */
     assert_true(fabs(info.collisions - truth) < 0.02);
@@ -106,7 +119,8 @@ static void test_blocks_and_collisions(void **state)
 
 static void test_format_of(void **state)
 {
-    static const char *const FILES[][2] = {{"a", "1 3:0.5\n"}, {"b", "1 | x y\n"}, {"c", "hello, world\n"}};
+    static const char *const FILES[][2] = {
+        {"a", "1 3:0.5\n"}, {"b", "1 | x y\n"}, {"c", "hello, world\n"}};
     static const char *const EXPECTED[] = {"libsvm", "vw", NULL};
     char path[3][YK_PATH_MAX];
     struct yk_error e;

@@ -199,7 +199,8 @@ static void a_bad_row_names_its_line(void **state)
     assert_int_equal(r->rows, ROWS - 2);
     yk_rows_close(r);
     n = 1500000;
-    memset(text, 'x', n); /* nothing but malformed rows: none of them costs a look at all before it */
+    memset(text, 'x',
+           n); /* nothing but malformed rows: none of them costs a look at all before it */
     for (size_t i = 1; i < n; i += 2)
         text[i] = '\n';
     put("b", text, n);
@@ -252,7 +253,8 @@ static void refuses_an_endless_line(void **state)
     expect_failure(at("long"), NULL, "byte 6: a line is longer than 64 MB");
     put("long", "1 2:1\n1 ", 8); /* and one that is long, but not too long, is only malformed */
     assert_int_equal(truncate(at("long"), 20 << 20), 0);
-    expect_failure(at("long"), NULL, "line 2: expected index:value, found '????????????????????...'");
+    expect_failure(at("long"), NULL,
+                   "line 2: expected index:value, found '????????????????????...'");
 }
 
 /* The modification time of the one .rows file in the cache, in ns; 0: there is none. */
@@ -430,9 +432,11 @@ static void standard_input(void **state)
     assert_int_equal(open_input(at("a.gz"), &r, &e), YK_OK);
     assert_int_equal(r->rows, 2);
     yk_rows_close(r);
-    assert_int_equal(open_input("/dev/null", &r, &e), YK_DATA); /* a run that is resumed without its input */
+    assert_int_equal(open_input("/dev/null", &r, &e),
+                     YK_DATA); /* a run that is resumed without its input */
     assert_non_null(strstr(e.hint, "what was read from standard input once is gone"));
-    expect_usage("-", &(struct yk_reading){.format = "cache"}, "'standard input' cannot be a cache");
+    expect_usage("-", &(struct yk_reading){.format = "cache"},
+                 "'standard input' cannot be a cache");
 }
 
 /* Several processes want one cache at once: all get it, and nothing but it and its lock is left. */
@@ -449,7 +453,8 @@ static void processes_share_the_work(void **state)
         child[i] = fork();
         if (child[i] == 0) {
             struct yk_rows *r;
-            bool fine = yk_rows_open(&r, at("a"), NULL, NULL) == YK_OK && r->rows == ROWS && r->note[0] == '\0';
+            bool fine = yk_rows_open(&r, at("a"), NULL, NULL) == YK_OK && r->rows == ROWS &&
+                        r->note[0] == '\0';
             _exit(fine ? 0 : 1);
         }
     }
@@ -503,7 +508,8 @@ static void what_is_written_is_read_again(void **state)
     assert_int_equal(yk_file_read(at("c"), 1 << 30, &again, &m, NULL), YK_OK);
     assert_int_equal(k, m);
     assert_memory_equal(back, again, k);
-    gzFile f = gzopen(at("b.gz"), "rb"); /* as zlib itself sees it: one member, its sum and length right */
+    gzFile f =
+        gzopen(at("b.gz"), "rb"); /* as zlib itself sees it: one member, its sum and length right */
     char *inflated = malloc(k + 1);
     assert_non_null(inflated);
     assert_int_equal(gzread(f, inflated, (unsigned)k + 1), k);
@@ -542,7 +548,8 @@ static void made_up_rows_are_a_set_like_others(void **state)
 {
     (void)state;
     struct yk_reading one = {.threads = 1, .no_cache = true}, three = {.threads = 3};
-    struct yk_rows *a = must_open("synth-criteo:40000:100000:7", &one), *b = must_open("synth-criteo:40000:100000:7", &three);
+    struct yk_rows *a = must_open("synth-criteo:40000:100000:7", &one),
+                   *b = must_open("synth-criteo:40000:100000:7", &three);
     expect_same(a, b);
     assert_int_equal(a->rows, 40000);
     assert_in_range(a->features, 1000, 100000);

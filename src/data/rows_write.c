@@ -78,7 +78,8 @@ static void put32(uint8_t *to, uint32_t v)
         to[i] = (uint8_t)(v >> 8 * i);
 }
 
-static yk_code write_all(struct writing *w, struct yk_outfile *o, struct yk_team *team, unsigned threads, struct yk_error *e)
+static yk_code write_all(struct writing *w, struct yk_outfile *o, struct yk_team *team,
+                         unsigned threads, struct yk_error *e)
 {
     static const uint8_t head[10] = {0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3};
     uint8_t foot[10] = {3, 0};
@@ -91,7 +92,8 @@ static yk_code write_all(struct writing *w, struct yk_outfile *o, struct yk_team
         for (unsigned i = 0; i < parts && rc == YK_OK; i++) {
             struct stretch *s = &w->stretch[i];
             const struct yk_buf *bytes = w->gzip ? &s->packed : &s->text;
-            rc = s->failed ? yk_fail_memory(e, s->text.len + s->packed.len) : yk_outfile_write(o, bytes->data, bytes->len, e);
+            rc = s->failed ? yk_fail_memory(e, s->text.len + s->packed.len)
+                           : yk_outfile_write(o, bytes->data, bytes->len, e);
             if (w->gzip)
                 crc = (uint32_t)crc32_combine(crc, s->crc, (z_off_t)s->text.len);
             length += (uint32_t)s->text.len;
@@ -99,8 +101,8 @@ static yk_code write_all(struct writing *w, struct yk_outfile *o, struct yk_team
         if (yk_reading_due(w->how, &told)) {
             char line[100];
             uint64_t done = (uint64_t)(w->from + parts) * YK_BLOCK_ROWS, all = w->rows->rows;
-            snprintf(line, sizeof line, "%llu of %llu rows are written", (unsigned long long)(done < all ? done : all),
-                     (unsigned long long)all);
+            snprintf(line, sizeof line, "%llu of %llu rows are written",
+                     (unsigned long long)(done < all ? done : all), (unsigned long long)all);
             w->how->say(w->how->say_arg, line);
         }
     }
@@ -117,7 +119,8 @@ static yk_code write_cache(const struct yk_rows *r, const char *path, struct yk_
         return rc;
     for (uint32_t i = 0; i < r->blocks && rc == YK_OK; i++) {
         uint64_t left = r->rows - (uint64_t)i * YK_BLOCK_ROWS;
-        struct yk_cache_entry x = yk_block_entry(&r->block[i], left < YK_BLOCK_ROWS ? (uint32_t)left : YK_BLOCK_ROWS);
+        struct yk_cache_entry x =
+            yk_block_entry(&r->block[i], left < YK_BLOCK_ROWS ? (uint32_t)left : YK_BLOCK_ROWS);
         rc = yk_cache_append(&w, &r->block[i], &x, e);
     }
     if (rc == YK_OK)
@@ -134,8 +137,9 @@ static bool ends_in(const char *text, const char *end)
     return n >= k && strcmp(text + n - k, end) == 0;
 }
 
-static yk_code write_format(const struct yk_rows *r, const char *path, const struct yk_rows_format *format,
-                            const struct yk_reading *how, struct yk_error *e)
+static yk_code write_format(const struct yk_rows *r, const char *path,
+                            const struct yk_rows_format *format, const struct yk_reading *how,
+                            struct yk_error *e)
 {
     static const struct yk_reading plain;
     struct yk_outfile o = {.fd = STDOUT_FILENO, .path = "standard output"};
@@ -174,18 +178,23 @@ out_writing:
     return rc;
 }
 
-yk_code yk_rows_write(const struct yk_rows *r, const char *path, const char *format, const struct yk_reading *how,
-                      struct yk_error *e)
+yk_code yk_rows_write(const struct yk_rows *r, const char *path, const char *format,
+                      const struct yk_reading *how, struct yk_error *e)
 {
     if (strcmp(format, "cache") == 0) {
         if (strcmp(path, "-") == 0 || ends_in(path, ".gz"))
-            return yk_fail(e, YK_USAGE, "cannot write a cache to '%s': it is mapped, so it has to be a plain file", path);
+            return yk_fail(
+                e, YK_USAGE,
+                "cannot write a cache to '%s': it is mapped, so it has to be a plain file", path);
         return write_cache(r, path, e);
     }
     char names[200];
     const struct yk_rows_format *f = yk_rows_format_find(format);
     if (f == NULL || f->write == NULL) {
-        yk_fail(e, YK_USAGE, f ? "cannot write '%s': yoke only reads that format" : "no format of rows is called '%s'", format);
+        yk_fail(e, YK_USAGE,
+                f ? "cannot write '%s': yoke only reads that format"
+                  : "no format of rows is called '%s'",
+                format);
         yk_hint(e, "what can be written is %s", yk_rows_format_names(names, true));
         return YK_USAGE;
     }

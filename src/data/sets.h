@@ -16,8 +16,8 @@ struct yk_set_ops {
 
     /* As yk_data_open; either part may be NULL, but not both, and they come zeroed. `what` that is one file is whichever part is wanted. `name` and
      * `split` are the caller's to fill in, and on failure so is releasing what there is. */
-    yk_code (*open)(const char *what, const struct yk_imaging *how, struct yk_dataset *train, struct yk_dataset *test,
-                    struct yk_error *e);
+    yk_code (*open)(const char *what, const struct yk_imaging *how, struct yk_dataset *train,
+                    struct yk_dataset *test, struct yk_error *e);
 
     /* It is not of this kind, but was it meant to be? Then says in `e` what is amiss, YK_DATA. NULL if nobody can tell. */
     bool (*meant)(const char *what, struct yk_error *e);

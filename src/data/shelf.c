@@ -30,7 +30,8 @@ struct book {
 static const char *folder_of(const char *path, char out[YK_PATH_MAX])
 {
     const char *slash = strrchr(path, '/');
-    snprintf(out, YK_PATH_MAX, "%.*s", slash == NULL ? 1 : (int)(slash - path), slash == NULL ? "." : path);
+    snprintf(out, YK_PATH_MAX, "%.*s", slash == NULL ? 1 : (int)(slash - path),
+             slash == NULL ? "." : path);
     return slash == NULL ? path : slash + 1;
 }
 
@@ -63,7 +64,8 @@ int yk_shelf_lock(const char *path, struct yk_error *e)
         if (!wait)
             yk_fail_errno(e, YK_FAILED, "cannot lock '%s'", name);
         else if (yk_now() > end)
-            yk_fail(e, YK_FAILED, "another process has held '%s' for %d minutes", name, LOCK_SECONDS / 60);
+            yk_fail(e, YK_FAILED, "another process has held '%s' for %d minutes", name,
+                    LOCK_SECONDS / 60);
         close(fd);
         if (!wait || yk_now() > end)
             return -1;
@@ -143,7 +145,8 @@ void yk_shelf_trim(const char *path, uint64_t most)
     for (struct dirent *entry; d != NULL && (entry = readdir(d)) != NULL;) {
         struct stat st;
         const char *end = strstr(entry->d_name, ".rows");
-        if (end == NULL || fstatat(dirfd(d), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode))
+        if (end == NULL || fstatat(dirfd(d), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
+            !S_ISREG(st.st_mode))
             continue;
         time_t used = st.st_atime > st.st_mtime ? st.st_atime : st.st_mtime;
         if (strncmp(end, ".rows.tmp.", 10) == 0 && used < yesterday)

@@ -25,7 +25,8 @@ static const char *at(const char *name)
 
 static void put(const char *name, int days)
 {
-    const struct utimbuf t = {.actime = time(NULL) - days * 86400, .modtime = time(NULL) - days * 86400};
+    const struct utimbuf t = {.actime = time(NULL) - days * 86400,
+                              .modtime = time(NULL) - days * 86400};
     assert_int_equal(yk_file_write(at(name), "0123456789", 10, NULL), YK_OK);
     assert_int_equal(utime(at(name), &t), 0);
 }
@@ -54,8 +55,8 @@ static void the_least_used_go(void **state)
     assert_true(yk_exists(at("two.rows")));
     close(fd);
     yk_shelf_trim(at("new.rows"), 0);
-    static const char *const STAY[] = {"new.rows", "nine.rows", "nine.txt", "young.rows.tmp.1.1"}, *const GONE[] = {"two.rows",
-                                                                                                                    "four.rows"};
+    static const char *const STAY[] = {"new.rows", "nine.rows", "nine.txt", "young.rows.tmp.1.1"},
+                             *const GONE[] = {"two.rows", "four.rows"};
     for (size_t i = 0; i < 4; i++)
         assert_true(yk_exists(at(STAY[i])));
     for (size_t i = 0; i < 2; i++)
@@ -86,6 +87,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_least_used_go, testdir_setup, testdir_teardown),
-        cmocka_unit_test_setup_teardown(a_lock_that_lost_its_name_is_none, testdir_setup, testdir_teardown)};
+        cmocka_unit_test_setup_teardown(a_lock_that_lost_its_name_is_none, testdir_setup,
+                                        testdir_teardown)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

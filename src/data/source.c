@@ -12,7 +12,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-enum { SHUFFLE_STREAM = 0x73687566 }; /* keeps these numbers apart from other uses of (seed, epoch); "shuf" */
+enum {
+    SHUFFLE_STREAM = 0x73687566
+}; /* keeps these numbers apart from other uses of (seed, epoch); "shuf" */
 
 /* 32 random bits a call, two calls per number drawn: the generator is half of the cost of a shuffle. */
 struct bits {
@@ -82,11 +84,13 @@ static const uint32_t *order_of(struct yk_source *s, uint64_t epoch)
     return o->row;
 }
 
-yk_code yk_source_init(struct yk_source *s, const struct yk_dataset *set, uint64_t seed, uint32_t window, struct yk_error *e)
+yk_code yk_source_init(struct yk_source *s, const struct yk_dataset *set, uint64_t seed,
+                       uint32_t window, struct yk_error *e)
 {
     *s = (struct yk_source){0};
     if (set->rows == 0)
-        return yk_fail(e, YK_DATA, "'%s' has no %s examples to make batches of", set->name, set->split);
+        return yk_fail(e, YK_DATA, "'%s' has no %s examples to make batches of", set->name,
+                       set->split);
     s->set = set;
     s->seed = seed;
     s->window = window;
@@ -113,7 +117,8 @@ void yk_source_release(struct yk_source *s)
     s->set = NULL;
 }
 
-void yk_source_at(struct yk_source *s, uint64_t position, uint32_t n, uint64_t ahead, struct yk_batch *out)
+void yk_source_at(struct yk_source *s, uint64_t position, uint32_t n, uint64_t ahead,
+                  struct yk_batch *out)
 {
     uint64_t rows = s->set->rows, epoch = position / rows;
     const uint32_t *order = order_of(s, epoch);

@@ -70,7 +70,8 @@ static void test_every_row_once(void **state)
     }
     assert_memory_not_equal(a, a + ROWS, ROWS * sizeof *a);
     assert_memory_not_equal(a + ROWS, a + 2 * ROWS, ROWS * sizeof *a);
-    for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) { /* the order does not depend on the batch */
+    for (size_t i = 0; i < sizeof batches / sizeof *batches;
+         i++) { /* the order does not depend on the batch */
         deal(batches[i], 42, 0, b);
         assert_memory_equal(a, b, sizeof a);
     }
@@ -169,7 +170,8 @@ static void *take_part(void *arg)
         for (uint64_t at = me * 10; at < ROWS; at += THREADS * 10) {
             struct yk_batch b;
             uint64_t position = epoch * ROWS + at;
-            yk_source_at(&crowd.source, position, ROWS - at < 10 ? (uint32_t)(ROWS - at) : 10, position + THREADS * 10, &b);
+            yk_source_at(&crowd.source, position, ROWS - at < 10 ? (uint32_t)(ROWS - at) : 10,
+                         position + THREADS * 10, &b);
             memcpy(crowd.dealt + position, b.row, b.n * sizeof *b.row);
         }
         pthread_barrier_wait(&crowd.epoch);
@@ -287,7 +289,8 @@ static void test_held_out(void **state)
     (void)state;
     static const double SHARE[] = {0.1, 0.25, 0.5, 1.0 / 3, 0.9, 0.001};
     for (size_t k = 0; k < sizeof SHARE / sizeof *SHARE; k++) {
-        struct yk_dataset part[2] = {{.holdout = SHARE[k], .held = false}, {.holdout = SHARE[k], .held = true}};
+        struct yk_dataset part[2] = {{.holdout = SHARE[k], .held = false},
+                                     {.holdout = SHARE[k], .held = true}};
         uint32_t row[1000], last = 0;
         int seen[1000] = {0};
         part[1].rows = (uint32_t)(1000 * SHARE[k]);
@@ -310,10 +313,12 @@ static void test_held_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_row_once), cmocka_unit_test(test_windows),      cmocka_unit_test(test_held_out),
-        cmocka_unit_test(test_file_order),     cmocka_unit_test(test_any_position), cmocka_unit_test(test_ahead),
-        cmocka_unit_test(test_two_epochs),     cmocka_unit_test(test_threads),      cmocka_unit_test(test_unbiased),
-        cmocka_unit_test(test_refuses),        cmocka_unit_test(test_is_quick),
+        cmocka_unit_test(test_every_row_once), cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_held_out),       cmocka_unit_test(test_file_order),
+        cmocka_unit_test(test_any_position),   cmocka_unit_test(test_ahead),
+        cmocka_unit_test(test_two_epochs),     cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_unbiased),       cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_is_quick),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,7 +52,8 @@ static yk_code read_some(struct yk_stream *s, void *dst, size_t n, size_t *got, 
     return k < 0 ? yk_fail_errno(e, YK_DATA, "cannot read '%s'", s->name) : YK_OK;
 }
 
-static yk_code take_plain(struct yk_stream *s, uint8_t *dst, size_t n, size_t *got, struct yk_error *e)
+static yk_code take_plain(struct yk_stream *s, uint8_t *dst, size_t n, size_t *got,
+                          struct yk_error *e)
 {
     size_t first = s->end - s->at < n ? s->end - s->at : n;
     if (first > 0)
@@ -71,7 +72,8 @@ static yk_code take_plain(struct yk_stream *s, uint8_t *dst, size_t n, size_t *g
     return YK_OK;
 }
 
-static yk_code take_inflated(struct yk_stream *s, uint8_t *dst, size_t n, size_t *got, struct yk_error *e)
+static yk_code take_inflated(struct yk_stream *s, uint8_t *dst, size_t n, size_t *got,
+                             struct yk_error *e)
 {
     z_stream *z = &s->z;
     *got = 0;
@@ -82,7 +84,9 @@ static yk_code take_inflated(struct yk_stream *s, uint8_t *dst, size_t n, size_t
             if (rc != YK_OK)
                 return rc;
             if (k == 0 && !s->member_done)
-                return yk_fail(e, YK_DATA, "'%s' is cut off: its compressed data end before their end mark", s->name);
+                return yk_fail(e, YK_DATA,
+                               "'%s' is cut off: its compressed data end before their end mark",
+                               s->name);
             if (k == 0)
                 return YK_OK;
             z->next_in = s->stored;
@@ -96,8 +100,10 @@ static yk_code take_inflated(struct yk_stream *s, uint8_t *dst, size_t n, size_t
         int r = inflate(z, Z_NO_FLUSH);
         if (r == Z_MEM_ERROR)
             return yk_fail_memory(e, 1 << 15);
-        if (r != Z_OK && r != Z_STREAM_END && r != Z_BUF_ERROR) /* Z_BUF_ERROR: only wants more input */
-            return yk_fail(e, YK_DATA, "'%s' holds damaged compressed data: %s", s->name, z->msg ? z->msg : "not deflate");
+        if (r != Z_OK && r != Z_STREAM_END &&
+            r != Z_BUF_ERROR) /* Z_BUF_ERROR: only wants more input */
+            return yk_fail(e, YK_DATA, "'%s' holds damaged compressed data: %s", s->name,
+                           z->msg ? z->msg : "not deflate");
         *got += room - z->avail_out;
         s->member_done = r == Z_STREAM_END;
     }
@@ -187,7 +193,8 @@ yk_code yk_stream_open(struct yk_stream **out, const char *path, struct yk_error
     return YK_OK;
 }
 
-yk_code yk_stream_open_memory(struct yk_stream **out, const void *bytes, size_t n, struct yk_error *e)
+yk_code yk_stream_open_memory(struct yk_stream **out, const void *bytes, size_t n,
+                              struct yk_error *e)
 {
     struct yk_stream *s = new_stream("(memory)", e);
     if (s == NULL)

@@ -16,7 +16,8 @@ struct yk_stream;
 /* "-" is standard input, which is not closed. A folder is YK_DATA; a named pipe's writer is waited for, a second long. */
 yk_code yk_stream_open(struct yk_stream **out, const char *path, struct yk_error *e);
 /* The same from memory, which has to outlive the stream; its name is "(memory)". For fuzzers. */
-yk_code yk_stream_open_memory(struct yk_stream **out, const void *bytes, size_t n, struct yk_error *e);
+yk_code yk_stream_open_memory(struct yk_stream **out, const void *bytes, size_t n,
+                              struct yk_error *e);
 void yk_stream_close(struct yk_stream *s); /* NULL is fine */
 
 /* Up to n bytes, fewer only at the end. */

@@ -22,22 +22,25 @@
 #include <string.h>
 
 enum { STEPS = 256, SAMPLE = 4096, HALVINGS = 24, LEAST_FEATURES = 100, ABOVE = 1 << 20 };
-static const uint64_t ALL_FEATURES = 33762578; /* what the one-hot encoded set has that everybody trains on */
+static const uint64_t ALL_FEATURES =
+    33762578; /* what the one-hot encoded set has that everybody trains on */
 static const double POSITIVE = 0.25, BEST = 0.41;
-static const uint64_t SAMPLE_FROM = UINT64_C(1) << 62; /* rows that calibrate the model, which nobody asks for */
+static const uint64_t SAMPLE_FROM =
+    UINT64_C(1) << 62; /* rows that calibrate the model, which nobody asks for */
 
 /* Keys of a field when there are ALL_FEATURES of them, q of its power law, strength of its weights. */
 static const struct shape {
     uint32_t keys;
     double q, strength;
 } SHAPE[YK_SYNTH_FIELDS] = {
-    {40, 1, .20},      {130, 1, .15},   {110, 2, .15},    {50, 2, .20},      {300, 8, .12},     {140, 1, .15},
-    {90, .5, .15},     {60, 4, .20},    {140, 8, .15},    {10, .2, .30},     {50, .5, .20},     {20, .2, .30},
-    {80, 2, .20},      {1460, 1, .40},  {580, 2, .50},    {9800000, 3, .12}, {2100000, 3, .12}, {305, .2, .50},
-    {24, .3, .60},     {12500, 4, .30}, {633, .2, .50},   {10, .1, .80},     {93000, 2, .25},   {5700, 4, .40},
-    {8300000, 3, .12}, {3200, 4, .40},  {27, 1, .60},     {15000, 6, .30},   {5400000, 3, .12}, {11, 1, .80},
-    {5600, 4, .40},    {2100, .2, .40}, {10, .3, .80},    {7000000, 3, .12}, {18, .1, .60},     {15, .5, .80},
-    {286000, 2, .20},  {105, .5, .60},  {142000, 1, .25},
+    {40, 1, .20},      {130, 1, .15},     {110, 2, .15},   {50, 2, .20},      {300, 8, .12},
+    {140, 1, .15},     {90, .5, .15},     {60, 4, .20},    {140, 8, .15},     {10, .2, .30},
+    {50, .5, .20},     {20, .2, .30},     {80, 2, .20},    {1460, 1, .40},    {580, 2, .50},
+    {9800000, 3, .12}, {2100000, 3, .12}, {305, .2, .50},  {24, .3, .60},     {12500, 4, .30},
+    {633, .2, .50},    {10, .1, .80},     {93000, 2, .25}, {5700, 4, .40},    {8300000, 3, .12},
+    {3200, 4, .40},    {27, 1, .60},      {15000, 6, .30}, {5400000, 3, .12}, {11, 1, .80},
+    {5600, 4, .40},    {2100, .2, .40},   {10, .3, .80},   {7000000, 3, .12}, {18, .1, .60},
+    {15, .5, .80},     {286000, 2, .20},  {105, .5, .60},  {142000, 1, .25},
 };
 
 struct field {
@@ -53,7 +56,7 @@ struct yk_synth {
     uint64_t features, row_key, weight_key; /* the keys are hashes of the seed */
     double gain, bias;                      /* all weights are multiplied with the gain */
     double power[STEPS];                    /* 2^(i/256) */
-    float *amount;                          /* (keys of the biggest integer field) log1p(rank + 1) */
+    float *amount; /* (keys of the biggest integer field) log1p(rank + 1) */
 };
 
 static uint64_t mix(uint64_t x) /* splitmix64's finalizer */
@@ -91,7 +94,8 @@ static double probability(const struct yk_synth *s, double z)
 /* Nearly normal, mean 0, variance 1: the sum of the hash's four 16-bit parts. */
 static double bell(uint64_t hash)
 {
-    uint64_t pair = (hash & UINT64_C(0x0000ffff0000ffff)) + (hash >> 16 & UINT64_C(0x0000ffff0000ffff));
+    uint64_t pair =
+        (hash & UINT64_C(0x0000ffff0000ffff)) + (hash >> 16 & UINT64_C(0x0000ffff0000ffff));
     return ((double)(int64_t)((pair & UINT32_MAX) + (pair >> 32)) - 131070) * (1 / 37836.8);
 }
 
@@ -112,13 +116,15 @@ static uint64_t spread(const struct field *f, uint64_t rank)
 }
 
 /* Row `row` into key and value; returns the sum of value times weight, without gain and bias. *random becomes the label's. */
-static double make_row(const struct yk_synth *s, uint64_t row, uint32_t *key, float *value, uint64_t *random)
+static double make_row(const struct yk_synth *s, uint64_t row, uint32_t *key, float *value,
+                       uint64_t *random)
 {
     uint64_t at = mix(s->row_key + row * GOLDEN);
     double z = 0;
     for (int i = 0; i < YK_SYNTH_FIELDS; i++) {
         const struct field *f = &s->field[i];
-        uint64_t rank = rank_of(s, f, mix(at += GOLDEN)), k = f->base + (i < YK_SYNTH_INTEGERS ? rank : spread(f, rank));
+        uint64_t rank = rank_of(s, f, mix(at += GOLDEN)),
+                 k = f->base + (i < YK_SYNTH_INTEGERS ? rank : spread(f, rank));
         float v = i < YK_SYNTH_INTEGERS ? s->amount[rank] : 1.0f;
         key[i] = (uint32_t)k;
         value[i] = v;
@@ -128,13 +134,15 @@ static double make_row(const struct yk_synth *s, uint64_t row, uint32_t *key, fl
     return z;
 }
 
-yk_code yk_synth_chunk(const struct yk_synth *s, uint64_t from, uint32_t rows, struct yk_chunk *out, struct yk_error *e)
+yk_code yk_synth_chunk(const struct yk_synth *s, uint64_t from, uint32_t rows, struct yk_chunk *out,
+                       struct yk_error *e)
 {
     if (!yk_chunk_room(out, rows, (uint64_t)rows * YK_SYNTH_FIELDS))
         return yk_fail_memory(e, (size_t)rows * YK_SYNTH_FIELDS * 8);
     for (uint32_t i = 0; i < rows; i++) {
         uint64_t random;
-        double z = make_row(s, from + i, out->key + out->entries, out->value + out->entries, &random);
+        double z =
+            make_row(s, from + i, out->key + out->entries, out->value + out->entries, &random);
         out->entries += YK_SYNTH_FIELDS;
         out->label[out->rows] = unit(random) < probability(s, s->gain * z + s->bias);
         out->end[out->rows++] = out->entries;
@@ -154,7 +162,8 @@ double yk_synth_best(const struct yk_synth *s, uint64_t from, uint64_t rows)
     double sum = 0;
     uint64_t random;
     for (uint64_t i = 0; i < rows; i++)
-        sum += entropy(probability(s, s->gain * make_row(s, from + i, key, value, &random) + s->bias));
+        sum +=
+            entropy(probability(s, s->gain * make_row(s, from + i, key, value, &random) + s->bias));
     return rows == 0 ? 0 : sum / (double)rows;
 }
 
@@ -294,15 +303,16 @@ static yk_code calibrate(struct yk_synth *s, struct yk_error *e)
     return YK_OK;
 }
 
-yk_code yk_synth_open(struct yk_synth **out, uint64_t rows, uint64_t features, uint64_t seed, struct yk_error *e)
+yk_code yk_synth_open(struct yk_synth **out, uint64_t rows, uint64_t features, uint64_t seed,
+                      struct yk_error *e)
 {
     *out = NULL;
     features = features == 0 ? ALL_FEATURES : features;
     if (rows == 0)
         return yk_fail(e, YK_USAGE, "synthetic data needs at least one row");
     if (features < LEAST_FEATURES || features > YK_KEY_MAX + UINT64_C(1))
-        return yk_fail(e, YK_USAGE, "synthetic data has %d to %" PRIu64 " features, not %" PRIu64, LEAST_FEATURES,
-                       YK_KEY_MAX + UINT64_C(1), features);
+        return yk_fail(e, YK_USAGE, "synthetic data has %d to %" PRIu64 " features, not %" PRIu64,
+                       LEAST_FEATURES, YK_KEY_MAX + UINT64_C(1), features);
     struct yk_synth *s = calloc(1, sizeof *s);
     uint64_t most = 0;
     if (s == NULL)

@@ -7,8 +7,8 @@
 
 enum { ROW_BYTES = 500 }; /* of a row as text, about: how much work it is */
 
-yk_code yk_synth_rows(struct yk_rows **out, const struct yk_synth *s, uint64_t rows, const struct yk_reading *how,
-                      struct yk_error *e)
+yk_code yk_synth_rows(struct yk_rows **out, const struct yk_synth *s, uint64_t rows,
+                      const struct yk_reading *how, struct yk_error *e)
 {
     struct yk_builder *b;
     char path[YK_PATH_MAX];

@@ -31,7 +31,8 @@ static struct yk_chunk made(const struct yk_synth *s, uint64_t from, uint32_t ro
 static void test_rows_look_right(void **state)
 {
     (void)state;
-    static const uint64_t FEATURES[] = {100, 139, 10000, 1000000, 0, 33762579, 100000000, 4294967001};
+    static const uint64_t FEATURES[] = {100, 139,      10000,     1000000,
+                                        0,   33762579, 100000000, 4294967001};
     enum { ROWS = 20000 };
     for (size_t f = 0; f < sizeof FEATURES / sizeof *FEATURES; f++) {
         struct yk_synth *s = opened(FEATURES[f], 3);
@@ -83,7 +84,9 @@ static void test_power_law(void **state)
     assert_true(count[FEATURES - 1] > 0);
     for (int i = 0; i < FEATURES / 100; i++)
         sum += count[i];
-    assert_true(sum > c.entries / 4 && sum < c.entries / 10 * 9); /* one per cent of the keys has a quarter of the entries */
+    assert_true(sum > c.entries / 4 &&
+                sum <
+                    c.entries / 10 * 9); /* one per cent of the keys has a quarter of the entries */
     free(count);
     yk_chunk_release(&c);
     yk_synth_close(s);
@@ -127,7 +130,8 @@ static void test_the_true_model(void **state)
             ones += c.label[r];
         }
         double best = yk_synth_best(s, 0, ROWS), share = ones / ROWS;
-        assert_true(fabs(loss / ROWS - best) < 0.005); /* three standard deviations of a mean over so many */
+        assert_true(fabs(loss / ROWS - best) <
+                    0.005); /* three standard deviations of a mean over so many */
         assert_true(best > 0.39 && best < 0.44);
         assert_true(share > 0.23 && share < 0.27);
         yk_chunk_release(&c);
@@ -172,9 +176,11 @@ static void test_names(void **state)
     assert_true(rows == 5 && features == 10000 && seed == 1);
     assert_true(yk_synth_name("synth-criteo:5:10000:77", &rows, &features, &seed));
     assert_true(rows == 5 && features == 10000 && seed == 77);
-    static const char *const NO[] = {
-        "synth-criteo",    "synth-criteo:",   "synth-criteo:x", "synth-criteo:5:",   "synth-criteo:5:6:7:8",
-        "synth-criteo:5x", "synth-criteo:-5", "criteo:5",       "synth-criteo:5::7", "synth-criteo:99999999999999999999"};
+    static const char *const NO[] = {"synth-criteo",         "synth-criteo:",
+                                     "synth-criteo:x",       "synth-criteo:5:",
+                                     "synth-criteo:5:6:7:8", "synth-criteo:5x",
+                                     "synth-criteo:-5",      "criteo:5",
+                                     "synth-criteo:5::7",    "synth-criteo:99999999999999999999"};
     for (size_t i = 0; i < sizeof NO / sizeof *NO; i++)
         assert_false(yk_synth_name(NO[i], &rows, &features, &seed));
 }

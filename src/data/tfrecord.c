@@ -20,7 +20,8 @@
 #include <string.h>
 
 enum { HEAD = 12, FOOT = 4 };
-static const uint64_t MOST_BYTES = (64u << 20) - HEAD - FOOT; /* what the reader takes for a record */
+static const uint64_t MOST_BYTES =
+    (64u << 20) - HEAD - FOOT; /* what the reader takes for a record */
 
 /* Do 12 bytes at `p` say how long a record is? */
 static bool head_at(const char *p, uint64_t *n)
@@ -51,8 +52,10 @@ static size_t cut(const char *bytes, size_t n, bool last)
     while (end - p >= HEAD) {
         if (!head_at(p, &length) || length > MOST_BYTES) {
             const char *damage = p;
-            p = next_head(p + 1, end);              /* damage is a piece's own: its parser says so, */
-            if (end - p < HEAD && damage > bytes) { /* and once: it goes whole into the next piece, unless it is as long as one */
+            p = next_head(p + 1, end); /* damage is a piece's own: its parser says so, */
+            if (end - p < HEAD &&
+                damage >
+                    bytes) { /* and once: it goes whole into the next piece, unless it is as long as one */
                 p = damage;
                 break;
             }
@@ -90,7 +93,8 @@ static const char *next_record(const char *p, const char *end, uint64_t *length,
     return end - p < HEAD ? end : p;
 }
 
-static yk_code parse(const struct yk_reading *how, const struct yk_piece *piece, struct yk_chunk *out, struct yk_error *e)
+static yk_code parse(const struct yk_reading *how, const struct yk_piece *piece,
+                     struct yk_chunk *out, struct yk_error *e)
 {
     struct yk_example x;
     const char *p = piece->bytes, *end = p + piece->n, *next, *why;
@@ -99,7 +103,8 @@ static yk_code parse(const struct yk_reading *how, const struct yk_piece *piece,
         uint64_t n = 0;
         next = next_record(p, end, &n, &why);
         if (why == NULL) {
-            if ((out->row_room == out->rows || out->entry_room - out->entries <= n) && !yk_chunk_room(out, 1, n + 1))
+            if ((out->row_room == out->rows || out->entry_room - out->entries <= n) &&
+                !yk_chunk_room(out, 1, n + 1))
                 return yk_fail_memory(e, n * 8);
             x.key = out->key + out->entries;
             x.to = out->value + out->entries;
@@ -192,7 +197,8 @@ static void put_values(struct yk_buf *out, const struct yk_row *row)
 
 static void write_row(struct yk_buf *out, const struct yk_row *row, const struct yk_reading *how)
 {
-    const char *label = how->label == NULL ? "label" : how->label, *index = how->index == NULL ? "index" : how->index;
+    const char *label = how->label == NULL ? "label" : how->label,
+               *index = how->index == NULL ? "index" : how->index;
     const char *value = how->value == NULL ? "value" : how->value;
     uint64_t keys = 0, floats = 4 * (uint64_t)row->n;
     uint8_t head[HEAD] = {0};

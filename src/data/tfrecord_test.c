@@ -17,20 +17,25 @@ static const struct yk_rows_format *const F = &yk_rows_format_tfrecord;
  * in Python round them: (1; 0:1 5:0.5 300:-2.25 33762577:1e-38 4294967000:3.1415927), (float label -1; 127:0.1, and bytes under another
  * name), (0; no entries, no values), (1; 128 16384 2097152, no values). */
 static const uint8_t FOREIGN[] = {
-    0x51, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x9c, 0xa1, 0xd9, 0xbc, 0x0a, 0x4f, 0x0a, 0x0e, 0x0a, 0x05, 0x6c, 0x61, 0x62,
-    0x65, 0x6c, 0x12, 0x05, 0x1a, 0x03, 0x0a, 0x01, 0x01, 0x0a, 0x1a, 0x0a, 0x05, 0x69, 0x6e, 0x64, 0x65, 0x78, 0x12, 0x11, 0x1a,
-    0x0f, 0x0a, 0x0d, 0x00, 0x05, 0xac, 0x02, 0x91, 0xda, 0x8c, 0x10, 0xd8, 0xfd, 0xff, 0xff, 0x0f, 0x0a, 0x21, 0x0a, 0x05, 0x76,
-    0x61, 0x6c, 0x75, 0x65, 0x12, 0x18, 0x12, 0x16, 0x0a, 0x14, 0x00, 0x00, 0x80, 0x3f, 0x00, 0x00, 0x00, 0x3f, 0x00, 0x00, 0x10,
-    0xc0, 0xee, 0xe3, 0x6c, 0x00, 0xdb, 0x0f, 0x49, 0x40, 0xcc, 0x9a, 0x9b, 0x97, 0x4b, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
-    0x87, 0x09, 0x99, 0x96, 0x0a, 0x49, 0x0a, 0x11, 0x0a, 0x05, 0x76, 0x61, 0x6c, 0x75, 0x65, 0x12, 0x08, 0x12, 0x06, 0x0a, 0x04,
-    0xcd, 0xcc, 0xcc, 0x3d, 0x0a, 0x11, 0x0a, 0x05, 0x6f, 0x74, 0x68, 0x65, 0x72, 0x12, 0x08, 0x0a, 0x06, 0x0a, 0x02, 0x61, 0x64,
-    0x0a, 0x00, 0x0a, 0x11, 0x0a, 0x05, 0x6c, 0x61, 0x62, 0x65, 0x6c, 0x12, 0x08, 0x12, 0x06, 0x0a, 0x04, 0x00, 0x00, 0x80, 0xbf,
-    0x0a, 0x0e, 0x0a, 0x05, 0x69, 0x6e, 0x64, 0x65, 0x78, 0x12, 0x05, 0x1a, 0x03, 0x0a, 0x01, 0x7f, 0x51, 0x79, 0x9e, 0xbd, 0x1f,
-    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x51, 0x4b, 0x44, 0x18, 0x0a, 0x1d, 0x0a, 0x0b, 0x0a, 0x05, 0x69, 0x6e, 0x64, 0x65,
-    0x78, 0x12, 0x02, 0x1a, 0x00, 0x0a, 0x0e, 0x0a, 0x05, 0x6c, 0x61, 0x62, 0x65, 0x6c, 0x12, 0x05, 0x1a, 0x03, 0x0a, 0x01, 0x00,
-    0xdf, 0xb8, 0xe2, 0x9e, 0x2a, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xae, 0x8d, 0x91, 0xf5, 0x0a, 0x28, 0x0a, 0x16, 0x0a,
-    0x05, 0x69, 0x6e, 0x64, 0x65, 0x78, 0x12, 0x0d, 0x1a, 0x0b, 0x0a, 0x09, 0x80, 0x01, 0x80, 0x80, 0x01, 0x80, 0x80, 0x80, 0x01,
-    0x0a, 0x0e, 0x0a, 0x05, 0x6c, 0x61, 0x62, 0x65, 0x6c, 0x12, 0x05, 0x1a, 0x03, 0x0a, 0x01, 0x01, 0x79, 0x39, 0x10, 0x8a,
+    0x51, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x9c, 0xa1, 0xd9, 0xbc, 0x0a, 0x4f, 0x0a, 0x0e,
+    0x0a, 0x05, 0x6c, 0x61, 0x62, 0x65, 0x6c, 0x12, 0x05, 0x1a, 0x03, 0x0a, 0x01, 0x01, 0x0a, 0x1a,
+    0x0a, 0x05, 0x69, 0x6e, 0x64, 0x65, 0x78, 0x12, 0x11, 0x1a, 0x0f, 0x0a, 0x0d, 0x00, 0x05, 0xac,
+    0x02, 0x91, 0xda, 0x8c, 0x10, 0xd8, 0xfd, 0xff, 0xff, 0x0f, 0x0a, 0x21, 0x0a, 0x05, 0x76, 0x61,
+    0x6c, 0x75, 0x65, 0x12, 0x18, 0x12, 0x16, 0x0a, 0x14, 0x00, 0x00, 0x80, 0x3f, 0x00, 0x00, 0x00,
+    0x3f, 0x00, 0x00, 0x10, 0xc0, 0xee, 0xe3, 0x6c, 0x00, 0xdb, 0x0f, 0x49, 0x40, 0xcc, 0x9a, 0x9b,
+    0x97, 0x4b, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x87, 0x09, 0x99, 0x96, 0x0a, 0x49, 0x0a,
+    0x11, 0x0a, 0x05, 0x76, 0x61, 0x6c, 0x75, 0x65, 0x12, 0x08, 0x12, 0x06, 0x0a, 0x04, 0xcd, 0xcc,
+    0xcc, 0x3d, 0x0a, 0x11, 0x0a, 0x05, 0x6f, 0x74, 0x68, 0x65, 0x72, 0x12, 0x08, 0x0a, 0x06, 0x0a,
+    0x02, 0x61, 0x64, 0x0a, 0x00, 0x0a, 0x11, 0x0a, 0x05, 0x6c, 0x61, 0x62, 0x65, 0x6c, 0x12, 0x08,
+    0x12, 0x06, 0x0a, 0x04, 0x00, 0x00, 0x80, 0xbf, 0x0a, 0x0e, 0x0a, 0x05, 0x69, 0x6e, 0x64, 0x65,
+    0x78, 0x12, 0x05, 0x1a, 0x03, 0x0a, 0x01, 0x7f, 0x51, 0x79, 0x9e, 0xbd, 0x1f, 0x00, 0x00, 0x00,
+    0x00, 0x00, 0x00, 0x00, 0x51, 0x4b, 0x44, 0x18, 0x0a, 0x1d, 0x0a, 0x0b, 0x0a, 0x05, 0x69, 0x6e,
+    0x64, 0x65, 0x78, 0x12, 0x02, 0x1a, 0x00, 0x0a, 0x0e, 0x0a, 0x05, 0x6c, 0x61, 0x62, 0x65, 0x6c,
+    0x12, 0x05, 0x1a, 0x03, 0x0a, 0x01, 0x00, 0xdf, 0xb8, 0xe2, 0x9e, 0x2a, 0x00, 0x00, 0x00, 0x00,
+    0x00, 0x00, 0x00, 0xae, 0x8d, 0x91, 0xf5, 0x0a, 0x28, 0x0a, 0x16, 0x0a, 0x05, 0x69, 0x6e, 0x64,
+    0x65, 0x78, 0x12, 0x0d, 0x1a, 0x0b, 0x0a, 0x09, 0x80, 0x01, 0x80, 0x80, 0x01, 0x80, 0x80, 0x80,
+    0x01, 0x0a, 0x0e, 0x0a, 0x05, 0x6c, 0x61, 0x62, 0x65, 0x6c, 0x12, 0x05, 0x1a, 0x03, 0x0a, 0x01,
+    0x01, 0x79, 0x39, 0x10, 0x8a,
 };
 
 static struct parsed parse_file(const void *bytes, size_t n, const struct yk_reading *how)
@@ -49,7 +54,8 @@ static void test_another_programs_file(void **state)
                               (float[]){1, .5f, -2.25f, 1e-38f, 3.1415927f}));
     assert_true(chunk_has_row(&p.c, 1, 0, 1, (uint32_t[]){127}, (float[]){.1f}));
     assert_true(chunk_has_row(&p.c, 2, 0, 0, (uint32_t[]){0}, (float[]){0}));
-    assert_true(chunk_has_row(&p.c, 3, 1, 3, (uint32_t[]){128, 16384, 2097152}, (float[]){1, 1, 1}));
+    assert_true(
+        chunk_has_row(&p.c, 3, 1, 3, (uint32_t[]){128, 16384, 2097152}, (float[]){1, 1, 1}));
     parsed_release(&p);
     assert_true(F->sniff(FOREIGN, sizeof FOREIGN));
     assert_true(F->sniff(FOREIGN, 12));
@@ -84,7 +90,8 @@ static struct yk_buf feature(unsigned kind, const struct yk_buf *list)
     return f;
 }
 
-static void entry(struct yk_buf *features, const char *name, const struct yk_buf *f, bool value_first)
+static void entry(struct yk_buf *features, const char *name, const struct yk_buf *f,
+                  bool value_first)
 {
     struct yk_buf m = {0};
     if (!value_first)
@@ -96,7 +103,8 @@ static void entry(struct yk_buf *features, const char *name, const struct yk_buf
     yk_buf_release(&m);
 }
 
-static void entry_ints(struct yk_buf *features, const char *name, int n, const int64_t *v, bool packed)
+static void entry_ints(struct yk_buf *features, const char *name, int n, const int64_t *v,
+                       bool packed)
 {
     struct yk_buf list = {0}, run = {0};
     for (int i = 0; i < n; i++)
@@ -119,7 +127,8 @@ static void entry_ints(struct yk_buf *features, const char *name, int n, const i
     yk_buf_release(&list);
 }
 
-static void entry_floats(struct yk_buf *features, const char *name, int n, const float *v, bool packed)
+static void entry_floats(struct yk_buf *features, const char *name, int n, const float *v,
+                         bool packed)
 {
     struct yk_buf list = {0};
     for (int i = 0; i < n && !packed; i++)
@@ -173,7 +182,8 @@ static void test_unpacked_any_order_unknown_fields(void **state)
     entry_ints(&m, "index", 1, (int64_t[]){7}, true);
     entry_ints(&m, "label", 1, (int64_t[]){1}, true);
     entry_floats(&m, "value", 1, (float[]){3}, true);
-    entry(&m, "value", &(struct yk_buf){0}, false); /* a Feature that is none of its lists: no values after all */
+    entry(&m, "value", &(struct yk_buf){0},
+          false); /* a Feature that is none of its lists: no values after all */
     add_record(&file, &m);
     p = parse_file(file.data, file.len, &PLAIN);
     assert_int_equal(p.rc, YK_OK);
@@ -195,7 +205,8 @@ static void test_long_varints(void **state)
         uint64_t largest = 0;
         for (int i = 0; i < n; i++) {
             x = x * 6364136223846793005u + 1442695040888963407u;
-            v[i] = (int64_t)(x >> (n % 2 ? x >> 58 : 32 + (x >> 59))); /* up to 64 bits, or up to 32 */
+            v[i] =
+                (int64_t)(x >> (n % 2 ? x >> 58 : 32 + (x >> 59))); /* up to 64 bits, or up to 32 */
             largest = (uint64_t)v[i] > largest ? (uint64_t)v[i] : largest;
         }
         entry_ints(&m, "index", n, v, true);
@@ -231,7 +242,9 @@ static void test_other_names(void **state)
     parsed_release(&p);
     p = parse_file(file.data, file.len, &PLAIN);
     assert_int_equal(p.rc, YK_DATA);
-    assert_string_equal(p.e.text, "'rows.txt' byte 1000: expected a feature 'label', found only 'ids', 'click', 'value'");
+    assert_string_equal(
+        p.e.text,
+        "'rows.txt' byte 1000: expected a feature 'label', found only 'ids', 'click', 'value'");
     parsed_release(&p);
     yk_buf_release(&file);
 }
@@ -275,16 +288,20 @@ static void test_malformed_examples(void **state)
     entry_ints(&m, "label", 1, three, false), entry_ints(&m, "index", 1, one, true);
     expect_bad(&m, "expected a label of 0, 1 or -1, found 3");
     entry_ints(&m, "label", 1, one, true), entry_ints(&m, "index", 1, big, true);
-    expect_bad(&m, "expected indices from 0 to 4294967000, found 4294967001 (--hash-bits folds them)");
+    expect_bad(&m,
+               "expected indices from 0 to 4294967000, found 4294967001 (--hash-bits folds them)");
     entry_ints(&m, "label", 1, one, true), entry_ints(&m, "index", 1, negative, false);
     expect_bad(&m, "expected indices from 0 to 4294967000, found -1");
     entry_ints(&m, "label", 1, one, true), entry_floats(&m, "index", 2, two, true);
     expect_bad(&m, "expected int64s in feature 'index', found floats");
-    entry_ints(&m, "label", 1, one, true), entry_ints(&m, "index", 2, one, true), entry_ints(&m, "value", 2, one, true);
+    entry_ints(&m, "label", 1, one, true), entry_ints(&m, "index", 2, one, true),
+        entry_ints(&m, "value", 2, one, true);
     expect_bad(&m, "expected floats in feature 'value', found int64s");
-    entry_ints(&m, "label", 1, one, true), entry_ints(&m, "index", 1, one, true), entry_floats(&m, "value", 2, two, true);
+    entry_ints(&m, "label", 1, one, true), entry_ints(&m, "index", 1, one, true),
+        entry_floats(&m, "value", 2, two, true);
     expect_bad(&m, "expected as many values as indices, found 2 and 1");
-    entry_ints(&m, "label", 1, one, true), entry_ints(&m, "index", 1, one, true), entry_floats(&m, "value", 1, infinite, true);
+    entry_ints(&m, "label", 1, one, true), entry_ints(&m, "index", 1, one, true),
+        entry_floats(&m, "value", 1, infinite, true);
     expect_bad(&m, "expected finite values");
     yk_pb_text(&list, 1, "click");
     f = feature(1, &list);
@@ -298,7 +315,8 @@ static void test_malformed_examples(void **state)
     expect_bad(&m, "the record is no tf.train.Example");
     yk_buf_add(&m, "\x0b\x0b\x0b", 3); /* groups without end */
     expect_bad(&m, "the record is no tf.train.Example");
-    yk_buf_add(&m, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 12); /* a varint of 12 bytes */
+    yk_buf_add(&m, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+               12); /* a varint of 12 bytes */
     expect_bad(&m, "the record is no tf.train.Example");
 }
 
@@ -356,7 +374,8 @@ static void test_cut_and_truncation(void **state)
     /* cut within the damage: it stays in one piece, and counts once */
     assert_int_equal(F->cut((const char *)damaged, end[1] + 5, false), end[0]);
     memset(damaged, 0xaa, sizeof damaged);
-    assert_int_equal(F->cut((const char *)damaged, sizeof damaged, false), sizeof damaged - 11); /* nothing to be found: go on */
+    assert_int_equal(F->cut((const char *)damaged, sizeof damaged, false),
+                     sizeof damaged - 11); /* nothing to be found: go on */
 }
 
 static void test_a_length_beyond_belief(void **state)
@@ -387,7 +406,8 @@ static void test_round_trip(void **state)
         memcpy(&value[i], &bits, sizeof bits);
     }
     for (uint32_t n = 0; n <= N; n++) {
-        struct yk_row row = {.key = key, .value = n % 3 == 0 ? NULL : value, .n = n, .label = n % 2};
+        struct yk_row row = {
+            .key = key, .value = n % 3 == 0 ? NULL : value, .n = n, .label = n % 2};
         F->write(&file, &row, &PLAIN);
     }
     assert_false(file.failed);
@@ -408,7 +428,8 @@ static void test_round_trip(void **state)
     assert_int_equal(again.len, file.len); /* values left out and ones are the same bytes */
     assert_memory_equal(again.data, file.data, file.len);
     parsed_release(&p);
-    struct yk_reading how = {.label = "y", .index = "a-name-of-more-than-a-few-bytes", .value = "v"};
+    struct yk_reading how = {
+        .label = "y", .index = "a-name-of-more-than-a-few-bytes", .value = "v"};
     yk_buf_clear(&file);
     F->write(&file, &(struct yk_row){.key = key, .n = 2, .label = 1}, &how);
     p = parse_file(file.data, file.len, &how);

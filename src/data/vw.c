@@ -208,10 +208,12 @@ static bool take_line(struct line *l)
     return true;
 }
 
-static yk_code parse(const struct yk_reading *how, const struct yk_piece *piece, struct yk_chunk *out, struct yk_error *e)
+static yk_code parse(const struct yk_reading *how, const struct yk_piece *piece,
+                     struct yk_chunk *out, struct yk_error *e)
 {
     const char *p = piece->bytes, *stop = p + piece->n, *next;
-    struct line l = {.mask = (UINT64_C(1) << (how->hash_bits == 0 ? USUAL_BITS : how->hash_bits)) - 1,
+    struct line l = {.mask =
+                         (UINT64_C(1) << (how->hash_bits == 0 ? USUAL_BITS : how->hash_bits)) - 1,
                      .hash_bits = how->hash_bits};
     for (; p < stop; p = next) {
         const char *end = memchr(p, '\n', (size_t)(stop - p));
@@ -223,7 +225,8 @@ static yk_code parse(const struct yk_reading *how, const struct yk_piece *piece,
         if (end == p)
             continue;
         size_t most = (size_t)(end - p) / 2 + 1; /* a feature has a byte and a space */
-        if ((out->row_room == out->rows || out->entry_room - out->entries < most) && !yk_chunk_room(out, 1, most))
+        if ((out->row_room == out->rows || out->entry_room - out->entries < most) &&
+            !yk_chunk_room(out, 1, most))
             return yk_fail_memory(e, most * 8);
         l.p = p;
         l.end = end;
@@ -231,7 +234,8 @@ static yk_code parse(const struct yk_reading *how, const struct yk_piece *piece,
         l.value = out->value + out->entries;
         if (!take_line(&l)) {
             char found[24];
-            if (!yk_chunk_bad(out, how, piece, p, true, e, "expected %s, found '%s'", l.why, yk_chunk_token(found, l.at, end)))
+            if (!yk_chunk_bad(out, how, piece, p, true, e, "expected %s, found '%s'", l.why,
+                              yk_chunk_token(found, l.at, end)))
                 return YK_DATA;
             continue;
         }

@@ -35,14 +35,17 @@ static void test_murmur_known_values(void **state)
 static void test_numbers_are_keys(void **state)
 {
     (void)state;
-    const char *text = "1 | 3:0.5 17 4294967000:-2e1\r\n\n-1 |\n0 'tag| 12345678:1 123456789:.25 0:0\n+1 tag| 5";
+    const char *text =
+        "1 | 3:0.5 17 4294967000:-2e1\r\n\n-1 |\n0 'tag| 12345678:1 123456789:.25 0:0\n+1 tag| 5";
     struct parsed p = parse_text(text, &PLAIN);
     assert_int_equal(p.rc, YK_OK);
     assert_int_equal(p.c.rows, 4);
     assert_true(chunk_is_sound(&p.c));
-    assert_true(chunk_has_row(&p.c, 0, 1, 3, (uint32_t[]){3, 17, 4294967000}, (float[]){.5f, 1, -20}));
+    assert_true(
+        chunk_has_row(&p.c, 0, 1, 3, (uint32_t[]){3, 17, 4294967000}, (float[]){.5f, 1, -20}));
     assert_true(chunk_has_row(&p.c, 1, 0, 0, (uint32_t[]){0}, (float[]){0}));
-    assert_true(chunk_has_row(&p.c, 2, 0, 3, (uint32_t[]){12345678, 123456789, 0}, (float[]){1, .25f, 0}));
+    assert_true(
+        chunk_has_row(&p.c, 2, 0, 3, (uint32_t[]){12345678, 123456789, 0}, (float[]){1, .25f, 0}));
     assert_true(chunk_has_row(&p.c, 3, 1, 1, (uint32_t[]){5}, (float[]){1}));
     parsed_release(&p);
 
@@ -54,7 +57,8 @@ static void test_numbers_are_keys(void **state)
     assert_int_equal(p.c.key[1], yk_key_hash(17, 4));
     assert_int_equal(p.c.key[2], yk_key_hash(4294967295, 4));
     assert_true(p.c.key[3] < 16);
-    assert_int_equal(p.c.key[4], (murmur3("n", 1, 0) + 17) & 15); /* and there as Vowpal Wabbit does */
+    assert_int_equal(p.c.key[4],
+                     (murmur3("n", 1, 0) + 17) & 15); /* and there as Vowpal Wabbit does */
     parsed_release(&p);
 }
 
@@ -115,7 +119,8 @@ static void test_malformed(void **state)
     expect_bad("1 | a:nan", "expected feature or feature:number");
     expect_bad("1 |a:1e30 b:1e30", "expected a finite value, found 'b:1e30'");
     expect_bad("1 |a:x b", "expected namespace:scale, found 'a:x'");
-    expect_bad("1 | 4294967001", "expected a key up to 4294967000 (--hash-bits folds them), found '4294967001'");
+    expect_bad("1 | 4294967001",
+               "expected a key up to 4294967000 (--hash-bits folds them), found '4294967001'");
     expect_bad("1 | 18446744073709551617", "expected a key up to 4294967000");
 }
 
@@ -148,7 +153,8 @@ static void test_round_trip(void **state)
         memcpy(&value[i], &bits, sizeof bits);
     }
     value[7] = 0, value[8] = 1;
-    struct yk_row row = {.key = key, .value = value, .n = N, .label = 1}, ones = {.key = key, .n = 70}, none = {.label = 1};
+    struct yk_row row = {.key = key, .value = value, .n = N, .label = 1},
+                  ones = {.key = key, .n = 70}, none = {.label = 1};
     yk_rows_format_vw.write(&text, &row, &PLAIN);
     yk_rows_format_vw.write(&text, &ones, &PLAIN);
     yk_rows_format_vw.write(&text, &none, &PLAIN);
@@ -164,7 +170,8 @@ static void test_round_trip(void **state)
     assert_true(chunk_has_row(&p.c, 2, 1, 0, key, value));
     parsed_release(&p);
     yk_buf_clear(&text);
-    row = (struct yk_row){.key = (uint32_t[]){3, 17}, .value = (float[]){.5f, 1}, .n = 2, .label = 1};
+    row =
+        (struct yk_row){.key = (uint32_t[]){3, 17}, .value = (float[]){.5f, 1}, .n = 2, .label = 1};
     yk_rows_format_vw.write(&text, &row, &PLAIN);
     assert_string_equal(text.data, "1 | 3:0.5 17\n");
     yk_buf_release(&text);
@@ -174,7 +181,8 @@ static void test_sniff(void **state)
 {
     (void)state;
     static const char *const YES[] = {"1 | a", "\n-1 1 0 'tag| a b\n", "0 |n x:1\n", "1.0 t|"};
-    static const char *const NO[] = {"", "1 3:4\n", "a | b\n", "| a", "1 3:1 # a|b\n", "0\t1\t2\n", "1\n1 | a\n", "2 | a\n"};
+    static const char *const NO[] = {"",          "1 3:4\n",    "a | b\n", "| a", "1 3:1 # a|b\n",
+                                     "0\t1\t2\n", "1\n1 | a\n", "2 | a\n"};
     for (size_t i = 0; i < sizeof YES / sizeof *YES; i++)
         assert_true(sniff((const uint8_t *)YES[i], strlen(YES[i])));
     for (size_t i = 0; i < sizeof NO / sizeof *NO; i++)

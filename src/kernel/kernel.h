@@ -13,15 +13,16 @@
 #include <stdint.h>
 
 enum { YK_KERNEL_BLOCK = 8 }; /* pixels that are dropped or kept together */
-enum { YK_TILE = 128 };       /* examples that a softmax kernel carries through its phases together */
+enum { YK_TILE = 128 }; /* examples that a softmax kernel carries through its phases together */
 
 /* One pass of softmax regression over rows of 8-bit pixels, packed as data/pack.c does:
  *     z = scale * x W^T + b,   p = softmax(z),   loss = sum_i -log p[i][label_i]
  * and, if `grad_weight` is set, the gradients of that *sum*: dz = p - onehot, dW = scale * dz^T x, db = sum dz. */
 struct yk_softmax_pass {
-    uint32_t features;       /* any; multiples of 8 are fastest */
-    uint32_t classes;        /* 2 .. 256 */
-    const uint8_t *blocks;   /* blocks of 8 pixels that are not all zero, row after row, readable 8 bytes past the end */
+    uint32_t features; /* any; multiples of 8 are fastest */
+    uint32_t classes;  /* 2 .. 256 */
+    const uint8_t *
+        blocks; /* blocks of 8 pixels that are not all zero, row after row, readable 8 bytes past the end */
     const uint32_t *first;   /* (rows + 1) the number of a row's first block */
     const uint64_t *nonzero; /* (rows, words) bit k of word w: the row has block 64 w + k */
     uint32_t words;
@@ -36,9 +37,10 @@ struct yk_softmax_pass {
     float *grad_weight;  /* (classes, features) overwritten; NULL: forward only */
     float *grad_bias;    /* (classes) overwritten */
     float *prob;         /* (n, classes) overwritten; NULL: not wanted */
-    void *scratch;       /* yk_softmax_scratch(features, classes) bytes, 64-byte aligned, private to the thread */
-    double loss;         /* out: summed over the n rows */
-    uint32_t correct;    /* out, forward only: rows whose first largest z is the label's */
+    void *
+        scratch; /* yk_softmax_scratch(features, classes) bytes, 64-byte aligned, private to the thread */
+    double loss;      /* out: summed over the n rows */
+    uint32_t correct; /* out, forward only: rows whose first largest z is the label's */
 };
 
 size_t yk_softmax_scratch(uint32_t features, uint32_t classes);
@@ -70,8 +72,9 @@ struct yk_logreg_row {
 
 /* The sum is taken in an order that depends on n alone, so its bits do not depend on where the weights come from. */
 struct yk_logit {
-    float z;    /* one that is not a number comes out as such */
-    float g;    /* relative error below 1e-6, also where sigmoid(z) is close to the label; never -0.0 */
+    float z; /* one that is not a number comes out as such */
+    float
+        g; /* relative error below 1e-6, also where sigmoid(z) is close to the label; never -0.0 */
     float loss; /* likewise; z itself is a sum of floats */
 };
 
@@ -79,8 +82,9 @@ struct yk_kernels {
     const char *name;
     void (*softmax)(struct yk_softmax_pass *p);
     struct yk_logit (*logreg)(const struct yk_logreg_row *r);
-    void (*pick)(const struct yk_picks *p, float *copy); /* (YK_PADDED(n)) side by side, the bias last */
-    const struct yk_lanes *lanes;                        /* layers of nets with few channels: lanes.h */
+    void (*pick)(const struct yk_picks *p,
+                 float *copy);    /* (YK_PADDED(n)) side by side, the bias last */
+    const struct yk_lanes *lanes; /* layers of nets with few channels: lanes.h */
 };
 
 /* "auto" or the name of a set. YK_USAGE if there is none of that name or this CPU cannot run it. */

@@ -20,16 +20,18 @@ static void test_list(void **state)
         assert_int_equal(yk_kernels_pick(yk_kernels_at(n)->name, &k, &e), YK_OK);
         assert_ptr_equal(k, yk_kernels_at(n));
         for (unsigned i = 0; i < n; i++) /* sets of their own, not one under several names */
-            assert_true(strcmp(yk_kernels_at(i)->name, k->name) != 0 && yk_kernels_at(i)->softmax != k->softmax &&
+            assert_true(strcmp(yk_kernels_at(i)->name, k->name) != 0 &&
+                        yk_kernels_at(i)->softmax != k->softmax &&
                         yk_kernels_at(i)->logreg != k->logreg);
     }
     assert_null(yk_kernels_at(n + 1));
     assert_int_equal(yk_kernels_pick("auto", &k, &e), YK_OK);
     assert_ptr_equal(k, yk_kernels_at(n - 1)); /* best last */
 #if defined(__x86_64__)
-    const char *expected = __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") ? "avx512"
-                           : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")        ? "avx2"
-                                                                                                    : "plain";
+    const char *expected =
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") ? "avx512"
+        : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")        ? "avx2"
+                                                                                 : "plain";
     assert_string_equal(k->name, expected);
 #endif
 }
@@ -56,7 +58,8 @@ static void test_scratch(void **state)
         for (uint32_t c = 2; c <= 256; c++) {
             size_t size = yk_softmax_scratch(f, c);
             assert_int_equal(size % 64, 0);
-            assert_true(size >= (size_t)YK_TILE * c * sizeof(float) + (size_t)f / 8 * 8 * c * sizeof(float));
+            assert_true(size >= (size_t)YK_TILE * c * sizeof(float) +
+                                    (size_t)f / 8 * 8 * c * sizeof(float));
         }
 }
 

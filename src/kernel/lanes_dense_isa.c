@@ -15,8 +15,8 @@
 
 enum { TOGETHER = 10 };
 
-INLINE void forward_tile(uint32_t in_n, bool positive, const float *in, const float *weight, const float *bias, float *out,
-                         const uint32_t o_n)
+INLINE void forward_tile(uint32_t in_n, bool positive, const float *in, const float *weight,
+                         const float *bias, float *out, const uint32_t o_n)
 {
     vec sum[TOGETHER];
 #pragma GCC unroll UNROLL
@@ -33,7 +33,8 @@ INLINE void forward_tile(uint32_t in_n, bool positive, const float *in, const fl
         store(out + (size_t)o * LANES, positive ? relu(sum[o]) : sum[o]);
 }
 
-INLINE void backward_tile(uint32_t in_n, uint32_t out_n, const float *dout, const float *weight, float *din, const uint32_t i_n)
+INLINE void backward_tile(uint32_t in_n, uint32_t out_n, const float *dout, const float *weight,
+                          float *din, const uint32_t i_n)
 {
     vec sum[TOGETHER];
 #pragma GCC unroll UNROLL
@@ -51,16 +52,20 @@ INLINE void backward_tile(uint32_t in_n, uint32_t out_n, const float *dout, cons
 }
 
 /* Each count a function of its own, so that the sums are registers. */
-typedef void forward_fn(uint32_t in_n, bool positive, const float *in, const float *weight, const float *bias, float *out);
-typedef void backward_fn(uint32_t in_n, uint32_t out_n, const float *dout, const float *weight, float *din);
-#define SIZED(n)                                                                                                                 \
-    APART void forward_##n(uint32_t in_n, bool positive, const float *in, const float *weight, const float *bias, float *out)    \
-    {                                                                                                                            \
-        forward_tile(in_n, positive, in, weight, bias, out, n);                                                                  \
-    }                                                                                                                            \
-    APART void backward_##n(uint32_t in_n, uint32_t out_n, const float *dout, const float *weight, float *din)                   \
-    {                                                                                                                            \
-        backward_tile(in_n, out_n, dout, weight, din, n);                                                                        \
+typedef void forward_fn(uint32_t in_n, bool positive, const float *in, const float *weight,
+                        const float *bias, float *out);
+typedef void backward_fn(uint32_t in_n, uint32_t out_n, const float *dout, const float *weight,
+                         float *din);
+#define SIZED(n)                                                                                   \
+    APART void forward_##n(uint32_t in_n, bool positive, const float *in, const float *weight,     \
+                           const float *bias, float *out)                                          \
+    {                                                                                              \
+        forward_tile(in_n, positive, in, weight, bias, out, n);                                    \
+    }                                                                                              \
+    APART void backward_##n(uint32_t in_n, uint32_t out_n, const float *dout, const float *weight, \
+                            float *din)                                                            \
+    {                                                                                              \
+        backward_tile(in_n, out_n, dout, weight, din, n);                                          \
     }
 SIZED(1)
 SIZED(2)
@@ -75,8 +80,9 @@ static const struct {
     uint32_t n;
     forward_fn *forward;
     backward_fn *backward;
-} SIZES[] = {{10, forward_10, backward_10}, {8, forward_8, backward_8}, {6, forward_6, backward_6}, {4, forward_4, backward_4},
-             {3, forward_3, backward_3},    {2, forward_2, backward_2}, {1, forward_1, backward_1}};
+} SIZES[] = {{10, forward_10, backward_10}, {8, forward_8, backward_8}, {6, forward_6, backward_6},
+             {4, forward_4, backward_4},    {3, forward_3, backward_3}, {2, forward_2, backward_2},
+             {1, forward_1, backward_1}};
 
 static size_t size_for(uint32_t left)
 {
@@ -86,22 +92,24 @@ static size_t size_for(uint32_t left)
     return k;
 }
 
-void JOIN(yk_lanes_dense_, YK_ISA)(uint32_t in_n, uint32_t out_n, bool positive, const float *in, const float *weight,
-                                   const float *bias, float *out);
-void JOIN(yk_lanes_dense_, YK_ISA)(uint32_t in_n, uint32_t out_n, bool positive, const float *in, const float *weight,
-                                   const float *bias, float *out)
+void JOIN(yk_lanes_dense_, YK_ISA)(uint32_t in_n, uint32_t out_n, bool positive, const float *in,
+                                   const float *weight, const float *bias, float *out);
+void JOIN(yk_lanes_dense_, YK_ISA)(uint32_t in_n, uint32_t out_n, bool positive, const float *in,
+                                   const float *weight, const float *bias, float *out)
 {
     size_t k;
     for (size_t part = 0; part < LANES; part += WIDTH)
         for (uint32_t o = 0; o < out_n; o += SIZES[k].n) {
             k = size_for(out_n - o);
-            SIZES[k].forward(in_n, positive, in + part, weight + (size_t)o * in_n, bias == NULL ? NULL : bias + o,
-                             out + (size_t)o * LANES + part);
+            SIZES[k].forward(in_n, positive, in + part, weight + (size_t)o * in_n,
+                             bias == NULL ? NULL : bias + o, out + (size_t)o * LANES + part);
         }
 }
 
-void JOIN(yk_lanes_dense_back_, YK_ISA)(uint32_t in_n, uint32_t out_n, const float *dout, const float *weight, float *din);
-void JOIN(yk_lanes_dense_back_, YK_ISA)(uint32_t in_n, uint32_t out_n, const float *dout, const float *weight, float *din)
+void JOIN(yk_lanes_dense_back_, YK_ISA)(uint32_t in_n, uint32_t out_n, const float *dout,
+                                        const float *weight, float *din);
+void JOIN(yk_lanes_dense_back_, YK_ISA)(uint32_t in_n, uint32_t out_n, const float *dout,
+                                        const float *weight, float *din)
 {
     size_t k;
     for (size_t part = 0; part < LANES; part += WIDTH)
@@ -113,11 +121,14 @@ void JOIN(yk_lanes_dense_back_, YK_ISA)(uint32_t in_n, uint32_t out_n, const flo
 
 /* --- gradient of the weights --- */
 
-enum { ROWS = 4, VECTORS = (REGISTERS - 1) / (ROWS + 1) }; /* ROWS * VECTORS sums, VECTORS of the input, one number of dout */
+enum {
+    ROWS = 4,
+    VECTORS = (REGISTERS - 1) / (ROWS + 1)
+}; /* ROWS * VECTORS sums, VECTORS of the input, one number of dout */
 
 /* sum[o][v] (+)= over the images of dout[o][image] * turned[image][v]: into `to`, whose rows are `apart` floats from each other. */
-INLINE void gradient_tile(const float *dout, const float *turned, size_t stride, float *to, size_t apart, bool fresh,
-                          const uint32_t o_n, const uint32_t v_n)
+INLINE void gradient_tile(const float *dout, const float *turned, size_t stride, float *to,
+                          size_t apart, bool fresh, const uint32_t o_n, const uint32_t v_n)
 {
     vec sum[ROWS][VECTORS], line[VECTORS];
 #pragma GCC unroll UNROLL
@@ -147,8 +158,8 @@ INLINE void gradient_tile(const float *dout, const float *turned, size_t stride,
 }
 
 /* All of `o_n` rows of the gradient. What does not fill a vector at the end of a row is added by way of a buffer. */
-INLINE void gradient_rows(uint32_t in_n, const float *dout, const float *turned, size_t stride, float *dweight,
-                          const uint32_t o_n)
+INLINE void gradient_rows(uint32_t in_n, const float *dout, const float *turned, size_t stride,
+                          float *dweight, const uint32_t o_n)
 {
     const uint32_t whole = in_n / WIDTH, rest = in_n % WIDTH;
     for (uint32_t v = 0, n; v < whole; v += n) {
@@ -184,22 +195,27 @@ INLINE void gradient_rows(uint32_t in_n, const float *dout, const float *turned,
     }
 }
 
-APART void gradient_four(uint32_t in_n, const float *dout, const float *turned, size_t stride, float *dweight)
+APART void gradient_four(uint32_t in_n, const float *dout, const float *turned, size_t stride,
+                         float *dweight)
 {
     gradient_rows(in_n, dout, turned, stride, dweight, ROWS);
 }
 
-APART void gradient_one(uint32_t in_n, const float *dout, const float *turned, size_t stride, float *dweight)
+APART void gradient_one(uint32_t in_n, const float *dout, const float *turned, size_t stride,
+                        float *dweight)
 {
     gradient_rows(in_n, dout, turned, stride, dweight, 1);
 }
 
-void JOIN(yk_lanes_dense_grad_, YK_ISA)(uint32_t in_n, uint32_t out_n, const float *in, const float *dout, float *dweight,
-                                        float *dbias, void *scratch);
-void JOIN(yk_lanes_dense_grad_, YK_ISA)(uint32_t in_n, uint32_t out_n, const float *in, const float *dout, float *dweight,
-                                        float *dbias, void *scratch)
+void JOIN(yk_lanes_dense_grad_, YK_ISA)(uint32_t in_n, uint32_t out_n, const float *in,
+                                        const float *dout, float *dweight, float *dbias,
+                                        void *scratch);
+void JOIN(yk_lanes_dense_grad_, YK_ISA)(uint32_t in_n, uint32_t out_n, const float *in,
+                                        const float *dout, float *dweight, float *dbias,
+                                        void *scratch)
 {
-    const size_t stride = ((size_t)in_n + LANES - 1) / LANES * LANES; /* between rows of the transposed input */
+    const size_t stride =
+        ((size_t)in_n + LANES - 1) / LANES * LANES; /* between rows of the transposed input */
     float *turned = scratch;
     for (size_t i = 0; i + 4 <= in_n; i += 4)
         for (size_t l = 0; l < LANES; l += 4) {

@@ -60,8 +60,15 @@ static const struct yk_lanes_window POOL1 = {.c = 6,
                                              .stride = {2, 2},
                                              .groups = 1,
                                              .relu = true};
-static const struct yk_lanes_window CONV2 = {
-    .c = 6, .h = 14, .w = 14, .out_c = 16, .out_h = 10, .out_w = 10, .kernel = {5, 5}, .stride = {1, 1}, .groups = 1};
+static const struct yk_lanes_window CONV2 = {.c = 6,
+                                             .h = 14,
+                                             .w = 14,
+                                             .out_c = 16,
+                                             .out_h = 10,
+                                             .out_w = 10,
+                                             .kernel = {5, 5},
+                                             .stride = {1, 1},
+                                             .groups = 1};
 static const struct yk_lanes_window POOL2 = {.c = 16,
                                              .h = 10,
                                              .w = 10,
@@ -124,8 +131,9 @@ static struct lenet *lenet_open(void)
 }
 
 /* One block: adds to grad, gives each image's loss. */
-static void lenet_block(const struct yk_lanes *k, struct lenet *n, const uint8_t *const image[L], const uint16_t *label,
-                        uint32_t images, const float *w, float *grad, float loss[L])
+static void lenet_block(const struct yk_lanes *k, struct lenet *n, const uint8_t *const image[L],
+                        const uint16_t *label, uint32_t images, const float *w, float *grad,
+                        float loss[L])
 {
     k->from_u8(1, PIXELS, image, &SCALE, &SHIFT, n->in);
     k->conv(&CONV1, n->in, w + W1, w + B1, n->conv1, n->scratch);
@@ -136,7 +144,12 @@ static void lenet_block(const struct yk_lanes *k, struct lenet *n, const uint8_t
     k->dense(120, 84, true, n->dense1, w + W4, w + B4, n->dense2);
     k->dense(84, CLASSES, false, n->dense2, w + W5, w + B5, n->z);
 
-    struct yk_lanes_loss l = {.classes = CLASSES, .n = images, .label = label, .z = n->z, .smoothing = SMOOTHING, .grad = n->z};
+    struct yk_lanes_loss l = {.classes = CLASSES,
+                              .n = images,
+                              .label = label,
+                              .z = n->z,
+                              .smoothing = SMOOTHING,
+                              .grad = n->z};
     k->loss(&l);
     memcpy(loss, l.loss, sizeof l.loss);
 
@@ -152,10 +165,12 @@ static void lenet_block(const struct yk_lanes *k, struct lenet *n, const uint8_t
     k->conv_grad(&CONV2, n->pool1, n->conv2, grad + W2, grad + B2, n->scratch);
     k->conv_back(&CONV2, n->conv2, w + W2, n->d_pool1);
     k->maxpool_back(&POOL1, n->d_pool1, n->which1, n->pool1, n->conv1);
-    k->conv_grad(&CONV1, n->in, n->conv1, grad + W1, grad + B1, n->scratch); /* nobody wants the gradient of pixels */
+    k->conv_grad(&CONV1, n->in, n->conv1, grad + W1, grad + B1,
+                 n->scratch); /* nobody wants the gradient of pixels */
 }
 
-static void lenet_step(const struct yk_lanes *k, const struct data *d, float *grad, float loss[BLOCKS][L])
+static void lenet_step(const struct yk_lanes *k, const struct data *d, float *grad,
+                       float loss[BLOCKS][L])
 {
     struct lenet *n = lenet_open();
     memset(grad, 0, sizeof(float) * PARAMS);
@@ -173,31 +188,36 @@ static void lenet_step(const struct yk_lanes *k, const struct data *d, float *gr
 /* --- the same, slowly --- */
 
 struct slow {
-    double in[PIXELS * L], conv1[6 * 28 * 28 * L], pool1[6 * 14 * 14 * L], conv2[1600 * L], pool2[400 * L], dense1[120 * L];
-    double dense2[84 * L], z[CLASSES * L], d_conv1[6 * 28 * 28 * L], d_pool1[6 * 14 * 14 * L], d_conv2[1600 * L],
-        d_pool2[400 * L];
+    double in[PIXELS * L], conv1[6 * 28 * 28 * L], pool1[6 * 14 * 14 * L], conv2[1600 * L],
+        pool2[400 * L], dense1[120 * L];
+    double dense2[84 * L], z[CLASSES * L], d_conv1[6 * 28 * 28 * L], d_pool1[6 * 14 * 14 * L],
+        d_conv2[1600 * L], d_pool2[400 * L];
     double d_dense1[120 * L], d_dense2[84 * L], d_z[CLASSES * L];
 };
 
-static void slow_forward(const struct yk_lanes_window *g, const double *in, const double *weight, const double *bias, double *out)
+static void slow_forward(const struct yk_lanes_window *g, const double *in, const double *weight,
+                         const double *bias, double *out)
 {
     slow_fill_bias(g, bias, out);
     slow_conv_walk(g, slow_conv_each, &(struct slow_conv){.in = in, .weight = weight, .out = out});
 }
 
-static void slow_backward(const struct yk_lanes_window *g, const double *in, const double *weight, const double *dout,
-                          double *din, double *dweight, double *dbias)
+static void slow_backward(const struct yk_lanes_window *g, const double *in, const double *weight,
+                          const double *dout, double *din, double *dweight, double *dbias)
 {
     slow_conv_walk(g, slow_conv_each,
-                   &(struct slow_conv){.in = in, .weight = weight, .dout = dout, .din = din, .dweight = dweight});
+                   &(struct slow_conv){
+                       .in = in, .weight = weight, .dout = dout, .din = din, .dweight = dweight});
     for (size_t i = 0; i < slow_out_lines(g) * L; i++)
         dbias[i / (slow_out_lines(g) * L / g->out_c)] += dout[i];
 }
 
 /* The summed loss of block b, and unless NULL each image's; adds to grad unless NULL. */
-static double slow_block(const struct data *d, const double *w, uint32_t b, double *grad, double *each)
+static double slow_block(const struct data *d, const double *w, uint32_t b, double *grad,
+                         double *each)
 {
-    const struct yk_lanes_window d1 = slow_dense(400, 120), d2 = slow_dense(120, 84), d3 = slow_dense(84, CLASSES);
+    const struct yk_lanes_window d1 = slow_dense(400, 120), d2 = slow_dense(120, 84),
+                                 d3 = slow_dense(84, CLASSES);
     struct slow *s = calloc(1, sizeof *s);
     assert_non_null(s);
     double loss = 0;
@@ -214,7 +234,8 @@ static double slow_block(const struct data *d, const double *w, uint32_t b, doub
     slow_relu(84 * L, s->dense2);
     slow_forward(&d3, s->dense2, w + W5, w + B5, s->z);
     for (uint32_t i = 0; i < L && b * L + i < IMAGES; i++) {
-        double one = slow_loss(CLASSES, s->z + i, d->label[b * L + i], (double)SMOOTHING, s->d_z + i);
+        double one =
+            slow_loss(CLASSES, s->z + i, d->label[b * L + i], (double)SMOOTHING, s->d_z + i);
         loss += one;
         if (each != NULL)
             each[i] = one;
@@ -250,7 +271,8 @@ static void test_against_slow(void **state)
     (void)state;
     struct data *d = calloc(1, sizeof *d);
     double *want = calloc(PARAMS, sizeof *want), each[BLOCKS][L] = {{0}};
-    float *grad = calloc(PARAMS, sizeof *grad), *again = calloc(PARAMS, sizeof *again), loss[BLOCKS][L];
+    float *grad = calloc(PARAMS, sizeof *grad), *again = calloc(PARAMS, sizeof *again),
+          loss[BLOCKS][L];
     assert_true(d != NULL && want != NULL && grad != NULL && again != NULL);
     data_init(d);
     double *w = wide_params(d);
@@ -262,7 +284,8 @@ static void test_against_slow(void **state)
         for (uint32_t b = 0; b < BLOCKS; b++)
             for (uint32_t l = 0; l < L; l++)
                 if (!(fabs(loss[b][l] - each[b][l]) <= 2e-6 * (1 + each[b][l])))
-                    fail_msg("%s: image %u has loss %.9g, not %.9g", k->name, b * L + l, (double)loss[b][l], each[b][l]);
+                    fail_msg("%s: image %u has loss %.9g, not %.9g", k->name, b * L + l,
+                             (double)loss[b][l], each[b][l]);
         for (size_t v = 0; v < N_VIEWS; v++) {
             double top = 0;
             for (size_t p = VIEWS[v]; p < VIEWS[v + 1]; p++)
@@ -270,8 +293,8 @@ static void test_against_slow(void **state)
             assert_true(top > 1e-3); /* something arrives at every layer */
             for (size_t p = VIEWS[v]; p < VIEWS[v + 1]; p++)
                 if (!(fabs(grad[p] - want[p]) <= 1e-5 * top))
-                    fail_msg("%s: gradient %zu of view %zu is %.9g, not %.9g", k->name, p - VIEWS[v], v, (double)grad[p],
-                             want[p]);
+                    fail_msg("%s: gradient %zu of view %zu is %.9g, not %.9g", k->name,
+                             p - VIEWS[v], v, (double)grad[p], want[p]);
         }
         lenet_step(k->lanes, d, again, loss);
         assert_memory_equal(grad, again, sizeof(float) * PARAMS);
@@ -307,7 +330,8 @@ static void test_slow_against_differences(void **state)
             double slope = (up - slow_block(d, w, BLOCKS - 1, NULL, NULL)) / (2 * h);
             w[p] = before;
             if (!(fabs(slope - grad[p]) <= 1e-6 * (1 + fabs(slope))))
-                fail_msg("parameter %zu of view %zu: slope %.9g, gradient %.9g", p - VIEWS[v], v, slope, grad[p]);
+                fail_msg("parameter %zu of view %zu: slope %.9g, gradient %.9g", p - VIEWS[v], v,
+                         slope, grad[p]);
         }
     free(d);
     free(grad);

@@ -24,7 +24,8 @@ INLINE bytes low_bytes(bytes a, bytes b)
 
 INLINE bytes high_bytes(bytes a, bytes b)
 {
-    return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15,
+                                   31);
 }
 
 /* 16 x 16 bytes: row k and row k + 8 are shuffled like cards, four times. */
@@ -69,10 +70,10 @@ INLINE void store_line(float *to, bytes b, float scale, float shift)
 #endif
 }
 
-void JOIN(yk_lanes_from_u8_, YK_ISA)(uint32_t c, size_t pixels, const uint8_t *const image[LANES], const float *scale,
-                                     const float *shift, float *out);
-void JOIN(yk_lanes_from_u8_, YK_ISA)(uint32_t c, size_t pixels, const uint8_t *const image[LANES], const float *scale,
-                                     const float *shift, float *out)
+void JOIN(yk_lanes_from_u8_, YK_ISA)(uint32_t c, size_t pixels, const uint8_t *const image[LANES],
+                                     const float *scale, const float *shift, float *out);
+void JOIN(yk_lanes_from_u8_, YK_ISA)(uint32_t c, size_t pixels, const uint8_t *const image[LANES],
+                                     const float *scale, const float *shift, float *out)
 {
     const size_t n = pixels * c;
     size_t pixel = 0, channel = 0;
@@ -89,7 +90,8 @@ void JOIN(yk_lanes_from_u8_, YK_ISA)(uint32_t c, size_t pixels, const uint8_t *c
         }
         transpose_bytes(a);
         for (size_t k = 0; k < some; k++) {
-            store_line(out + (channel * pixels + pixel) * LANES, a[k], scale[channel], shift[channel]);
+            store_line(out + (channel * pixels + pixel) * LANES, a[k], scale[channel],
+                       shift[channel]);
             if (++channel == c) {
                 channel = 0;
                 pixel++;
@@ -170,8 +172,10 @@ void JOIN(yk_lanes_point_, YK_ISA)(enum yk_lanes_point f, size_t n, const float 
     }
 }
 
-void JOIN(yk_lanes_point_back_, YK_ISA)(enum yk_lanes_point f, size_t n, const float *out, const float *dout, float *din);
-void JOIN(yk_lanes_point_back_, YK_ISA)(enum yk_lanes_point f, size_t n, const float *out, const float *dout, float *din)
+void JOIN(yk_lanes_point_back_, YK_ISA)(enum yk_lanes_point f, size_t n, const float *out,
+                                        const float *dout, float *din);
+void JOIN(yk_lanes_point_back_, YK_ISA)(enum yk_lanes_point f, size_t n, const float *out,
+                                        const float *dout, float *din)
 {
     const size_t all_n = n * LANES;
     switch (f) {
@@ -213,7 +217,10 @@ void JOIN(yk_lanes_loss_, YK_ISA)(struct yk_lanes_loss *l)
 {
     _Alignas(64) float top[LANES], first[LANES], sum[LANES], sum_z[LANES], own[LANES], lane[LANES];
     const float spread = l->smoothing / (float)l->classes;
-    float *e = l->prob != NULL ? l->prob : l->grad; /* where exponentials are kept between their sum and the division by it */
+    float *e =
+        l->prob != NULL
+            ? l->prob
+            : l->grad; /* where exponentials are kept between their sum and the division by it */
     for (size_t i = 0; i < LANES; i++) {
         own[i] = i < l->n ? l->z[l->label[i] * (size_t)LANES + i] : 0;
         lane[i] = (float)i;
@@ -232,7 +239,8 @@ void JOIN(yk_lanes_loss_, YK_ISA)(struct yk_lanes_loss *l)
             if (l->prob != NULL)
                 store(l->prob + k * LANES + part, p);
             if (l->grad != NULL)
-                store(l->grad + k * LANES + part, choose(load(lane + part) < (float)l->n, p - spread, (vec){0}));
+                store(l->grad + k * LANES + part,
+                      choose(load(lane + part) < (float)l->n, p - spread, (vec){0}));
         }
         store(top + part, most);
         store(first + part, which);
@@ -246,7 +254,8 @@ void JOIN(yk_lanes_loss_, YK_ISA)(struct yk_lanes_loss *l)
             continue;
         }
         l->correct += first[i] == (float)l->label[i];
-        l->loss[i] = (float)(log(sum[i]) - (1.0 - l->smoothing) * ((double)own[i] - top[i]) - (double)spread * sum_z[i]);
+        l->loss[i] = (float)(log(sum[i]) - (1.0 - l->smoothing) * ((double)own[i] - top[i]) -
+                             (double)spread * sum_z[i]);
         if (l->grad != NULL)
             l->grad[l->label[i] * (size_t)LANES + i] -= 1.0f - l->smoothing;
     }

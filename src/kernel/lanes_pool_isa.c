@@ -40,7 +40,8 @@ struct view {
 INLINE struct view view_of(const struct yk_lanes_window *g, uint32_t y, uint32_t x)
 {
     uint32_t at_y = y * g->stride[0], at_x = x * g->stride[1]; /* counted with the border */
-    struct view v = {.top = at_y < g->pad[0] ? g->pad[0] - at_y : 0, .left = at_x < g->pad[1] ? g->pad[1] - at_x : 0};
+    struct view v = {.top = at_y < g->pad[0] ? g->pad[0] - at_y : 0,
+                     .left = at_x < g->pad[1] ? g->pad[1] - at_x : 0};
     v.y0 = at_y + v.top - g->pad[0];
     v.x0 = at_x + v.left - g->pad[1];
     v.y1 = at_y + g->kernel[0] - g->pad[0];
@@ -52,7 +53,8 @@ INLINE struct view view_of(const struct yk_lanes_window *g, uint32_t y, uint32_t
 
 INLINE float share_of(const struct yk_lanes_window *g, struct view v)
 {
-    return 1.0f / (float)(g->include_pad ? g->kernel[0] * g->kernel[1] : (v.y1 - v.y0) * (v.x1 - v.x0));
+    return 1.0f /
+           (float)(g->include_pad ? g->kernel[0] * g->kernel[1] : (v.y1 - v.y0) * (v.x1 - v.x0));
 }
 
 INLINE void challenge(vec x, int32_t k, vec *best, vec_i *index)
@@ -64,7 +66,8 @@ INLINE void challenge(vec x, int32_t k, vec *best, vec_i *index)
 
 /* --- max --- */
 
-static void maxpool_2x2(const struct yk_lanes_window *g, const float *in, float *out, uint8_t *index)
+static void maxpool_2x2(const struct yk_lanes_window *g, const float *in, float *out,
+                        uint8_t *index)
 {
     const size_t row = (size_t)g->w * LANES;
     for (size_t c = 0; c < g->c; c++)
@@ -87,7 +90,8 @@ static void maxpool_2x2(const struct yk_lanes_window *g, const float *in, float 
         }
 }
 
-static void maxpool_any(const struct yk_lanes_window *g, const float *in, float *out, uint8_t *index)
+static void maxpool_any(const struct yk_lanes_window *g, const float *in, float *out,
+                        uint8_t *index)
 {
     for (size_t c = 0; c < g->c; c++, in += (size_t)g->h * g->w * LANES)
         for (uint32_t oy = 0; oy < g->out_h; oy++)
@@ -98,8 +102,10 @@ static void maxpool_any(const struct yk_lanes_window *g, const float *in, float 
                     vec_i which = all_int((int32_t)(v.top * g->kernel[1] + v.left));
                     for (uint32_t y = v.y0; y < v.y1; y++)
                         for (uint32_t x = v.x0; x < v.x1; x++)
-                            challenge(load(in + ((size_t)y * g->w + x) * LANES + part),
-                                      (int32_t)((y - v.y0 + v.top) * g->kernel[1] + x - v.x0 + v.left), &best, &which);
+                            challenge(
+                                load(in + ((size_t)y * g->w + x) * LANES + part),
+                                (int32_t)((y - v.y0 + v.top) * g->kernel[1] + x - v.x0 + v.left),
+                                &best, &which);
                     store(out, g->relu ? relu(best) : best);
                     if (index != NULL) {
                         store_index(index, which);
@@ -109,8 +115,10 @@ static void maxpool_any(const struct yk_lanes_window *g, const float *in, float 
             }
 }
 
-void JOIN(yk_lanes_maxpool_, YK_ISA)(const struct yk_lanes_window *g, const float *in, float *out, uint8_t *index);
-void JOIN(yk_lanes_maxpool_, YK_ISA)(const struct yk_lanes_window *g, const float *in, float *out, uint8_t *index)
+void JOIN(yk_lanes_maxpool_, YK_ISA)(const struct yk_lanes_window *g, const float *in, float *out,
+                                     uint8_t *index);
+void JOIN(yk_lanes_maxpool_, YK_ISA)(const struct yk_lanes_window *g, const float *in, float *out,
+                                     uint8_t *index)
 {
     if (is_plain_2x2(g))
         maxpool_2x2(g, in, out, index);
@@ -124,15 +132,16 @@ INLINE vec through_relu(bool fused, vec d, const float *out)
     return fused ? choose(load(out) > 0, d, (vec){0}) : d;
 }
 
-static void maxpool_back_2x2(const struct yk_lanes_window *g, const float *dout, const uint8_t *index, const float *out,
-                             float *din)
+static void maxpool_back_2x2(const struct yk_lanes_window *g, const float *dout,
+                             const uint8_t *index, const float *out, float *din)
 {
     const size_t row = (size_t)g->w * LANES;
     for (size_t c = 0; c < g->c; c++)
         for (size_t y = 0; y < g->out_h; y++) {
             float *to = din + (c * g->h + 2 * y) * row;
             for (size_t x = 0; x < g->out_w; x++, to += 2 * LANES)
-                for (size_t part = 0; part < LANES; part += WIDTH, dout += WIDTH, out += g->relu ? WIDTH : 0, index += WIDTH) {
+                for (size_t part = 0; part < LANES;
+                     part += WIDTH, dout += WIDTH, out += g->relu ? WIDTH : 0, index += WIDTH) {
                     const vec d = through_relu(g->relu, load(dout), out);
                     const vec_i which = load_index(index);
                     float *p = to + part;
@@ -144,20 +153,22 @@ static void maxpool_back_2x2(const struct yk_lanes_window *g, const float *dout,
         }
 }
 
-static void maxpool_back_any(const struct yk_lanes_window *g, const float *dout, const uint8_t *index, const float *out,
-                             float *din)
+static void maxpool_back_any(const struct yk_lanes_window *g, const float *dout,
+                             const uint8_t *index, const float *out, float *din)
 {
     for (size_t c = 0; c < g->c; c++, din += (size_t)g->h * g->w * LANES)
         for (uint32_t oy = 0; oy < g->out_h; oy++)
             for (uint32_t ox = 0; ox < g->out_w; ox++) {
                 const struct view v = view_of(g, oy, ox);
-                for (size_t part = 0; part < LANES; part += WIDTH, dout += WIDTH, out += g->relu ? WIDTH : 0, index += WIDTH) {
+                for (size_t part = 0; part < LANES;
+                     part += WIDTH, dout += WIDTH, out += g->relu ? WIDTH : 0, index += WIDTH) {
                     const vec d = through_relu(g->relu, load(dout), out);
                     const vec_i which = load_index(index);
                     for (uint32_t y = v.y0; y < v.y1; y++)
                         for (uint32_t x = v.x0; x < v.x1; x++) {
                             float *p = din + ((size_t)y * g->w + x) * LANES + part;
-                            int32_t k = (int32_t)((y - v.y0 + v.top) * g->kernel[1] + x - v.x0 + v.left);
+                            int32_t k =
+                                (int32_t)((y - v.y0 + v.top) * g->kernel[1] + x - v.x0 + v.left);
                             store(p, load(p) + choose(which == k, d, (vec){0}));
                         }
                 }
@@ -169,10 +180,10 @@ static void clear_input(const struct yk_lanes_window *g, float *din)
     memset(din, 0, sizeof(float) * LANES * g->c * g->h * g->w);
 }
 
-void JOIN(yk_lanes_maxpool_back_, YK_ISA)(const struct yk_lanes_window *g, const float *dout, const uint8_t *index,
-                                          const float *out, float *din);
-void JOIN(yk_lanes_maxpool_back_, YK_ISA)(const struct yk_lanes_window *g, const float *dout, const uint8_t *index,
-                                          const float *out, float *din)
+void JOIN(yk_lanes_maxpool_back_, YK_ISA)(const struct yk_lanes_window *g, const float *dout,
+                                          const uint8_t *index, const float *out, float *din);
+void JOIN(yk_lanes_maxpool_back_, YK_ISA)(const struct yk_lanes_window *g, const float *dout,
+                                          const uint8_t *index, const float *out, float *din)
 {
     bool simple = is_plain_2x2(g);
     if (!simple || g->h != 2 * g->out_h || g->w != 2 * g->out_w)
@@ -204,8 +215,10 @@ void JOIN(yk_lanes_avgpool_, YK_ISA)(const struct yk_lanes_window *g, const floa
             }
 }
 
-void JOIN(yk_lanes_avgpool_back_, YK_ISA)(const struct yk_lanes_window *g, const float *dout, const float *out, float *din);
-void JOIN(yk_lanes_avgpool_back_, YK_ISA)(const struct yk_lanes_window *g, const float *dout, const float *out, float *din)
+void JOIN(yk_lanes_avgpool_back_, YK_ISA)(const struct yk_lanes_window *g, const float *dout,
+                                          const float *out, float *din);
+void JOIN(yk_lanes_avgpool_back_, YK_ISA)(const struct yk_lanes_window *g, const float *dout,
+                                          const float *out, float *din)
 {
     clear_input(g, din);
     for (size_t c = 0; c < g->c; c++, din += (size_t)g->h * g->w * LANES)
@@ -213,7 +226,8 @@ void JOIN(yk_lanes_avgpool_back_, YK_ISA)(const struct yk_lanes_window *g, const
             for (uint32_t ox = 0; ox < g->out_w; ox++) {
                 const struct view v = view_of(g, oy, ox);
                 const float scale = share_of(g, v);
-                for (size_t part = 0; part < LANES; part += WIDTH, dout += WIDTH, out += g->relu ? WIDTH : 0) {
+                for (size_t part = 0; part < LANES;
+                     part += WIDTH, dout += WIDTH, out += g->relu ? WIDTH : 0) {
                     const vec d = through_relu(g->relu, load(dout), out) * scale;
                     for (uint32_t y = v.y0; y < v.y1; y++)
                         for (uint32_t x = v.x0; x < v.x1; x++) {

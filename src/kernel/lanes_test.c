@@ -77,10 +77,12 @@ static double *widened(const float *from, size_t n, bool positive)
 }
 
 /* size[i]: what the error may be measured against; NULL: 1 */
-static void near(const char *what, const float *got, const double *want, const double *size, size_t n)
+static void near(const char *what, const float *got, const double *want, const double *size,
+                 size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        double error = fabs((double)got[i] - want[i]), bound = 1e-6 * (size == NULL ? 1 : size[i]) + 1e-7;
+        double error = fabs((double)got[i] - want[i]),
+               bound = 1e-6 * (size == NULL ? 1 : size[i]) + 1e-7;
         if (!(error <= bound))
             fail_msg("%s: [%zu] is %.9g, not %.9g", what, i, (double)got[i], want[i]);
     }
@@ -98,21 +100,30 @@ static const struct shape {
     uint32_t c, h, w, out_c, kernel[2], stride[2], pad[4], groups;
 } SHAPES[] = {
     {1, 28, 28, 6, {5, 5}, {1, 1}, {2, 2, 2, 2}, 1}, /* LeNet's */
-    {6, 14, 14, 16, {5, 5}, {1, 1}, {0, 0, 0, 0}, 1},  {1, 1, 1, 1, {1, 1}, {1, 1}, {0, 0, 0, 0}, 1},
-    {3, 7, 5, 10, {3, 3}, {1, 1}, {1, 1, 1, 1}, 1},    {2, 9, 31, 7, {3, 3}, {1, 1}, {0, 0, 0, 0}, 1},
-    {5, 6, 23, 5, {5, 5}, {1, 1}, {4, 4, 4, 4}, 1},    {4, 5, 5, 9, {1, 1}, {1, 1}, {0, 0, 0, 0}, 1},
-    {3, 8, 8, 4, {1, 1}, {2, 2}, {0, 0, 0, 0}, 1},     {3, 17, 19, 8, {7, 7}, {2, 2}, {3, 3, 3, 3}, 1},
-    {3, 23, 21, 3, {11, 11}, {4, 4}, {2, 2, 1, 1}, 1}, {6, 9, 11, 12, {3, 5}, {1, 1}, {1, 2, 1, 2}, 3},
-    {8, 6, 6, 8, {3, 3}, {1, 1}, {1, 1, 1, 1}, 8},     {4, 12, 10, 6, {5, 3}, {2, 1}, {2, 0, 1, 2}, 2},
-    {2, 10, 9, 5, {4, 2}, {1, 3}, {0, 1, 3, 0}, 1},    {2, 6, 7, 11, {2, 4}, {3, 1}, {1, 3, 0, 0}, 1},
+    {6, 14, 14, 16, {5, 5}, {1, 1}, {0, 0, 0, 0}, 1},
+    {1, 1, 1, 1, {1, 1}, {1, 1}, {0, 0, 0, 0}, 1},
+    {3, 7, 5, 10, {3, 3}, {1, 1}, {1, 1, 1, 1}, 1},
+    {2, 9, 31, 7, {3, 3}, {1, 1}, {0, 0, 0, 0}, 1},
+    {5, 6, 23, 5, {5, 5}, {1, 1}, {4, 4, 4, 4}, 1},
+    {4, 5, 5, 9, {1, 1}, {1, 1}, {0, 0, 0, 0}, 1},
+    {3, 8, 8, 4, {1, 1}, {2, 2}, {0, 0, 0, 0}, 1},
+    {3, 17, 19, 8, {7, 7}, {2, 2}, {3, 3, 3, 3}, 1},
+    {3, 23, 21, 3, {11, 11}, {4, 4}, {2, 2, 1, 1}, 1},
+    {6, 9, 11, 12, {3, 5}, {1, 1}, {1, 2, 1, 2}, 3},
+    {8, 6, 6, 8, {3, 3}, {1, 1}, {1, 1, 1, 1}, 8},
+    {4, 12, 10, 6, {5, 3}, {2, 1}, {2, 0, 1, 2}, 2},
+    {2, 10, 9, 5, {4, 2}, {1, 3}, {0, 1, 3, 0}, 1},
+    {2, 6, 7, 11, {2, 4}, {3, 1}, {1, 3, 0, 0}, 1},
     {1, 9, 9, 2, {2, 2}, {3, 3}, {0, 0, 0, 0}, 1}, /* gaps between windows */
-    {120, 3, 3, 13, {3, 3}, {1, 1}, {0, 0, 0, 0}, 1},  {1, 5, 40, 1, {5, 5}, {1, 1}, {0, 0, 0, 0}, 1},
+    {120, 3, 3, 13, {3, 3}, {1, 1}, {0, 0, 0, 0}, 1},
+    {1, 5, 40, 1, {5, 5}, {1, 1}, {0, 0, 0, 0}, 1},
     {2, 5, 64, 2, {5, 5}, {1, 1}, {2, 2, 2, 2}, 1},
 };
 
 static struct yk_lanes_window window_of(const struct shape *s)
 {
-    struct yk_lanes_window g = {.c = s->c, .h = s->h, .w = s->w, .out_c = s->out_c, .groups = s->groups};
+    struct yk_lanes_window g = {
+        .c = s->c, .h = s->h, .w = s->w, .out_c = s->out_c, .groups = s->groups};
     memcpy(g.kernel, s->kernel, sizeof g.kernel);
     memcpy(g.stride, s->stride, sizeof g.stride);
     memcpy(g.pad, s->pad, sizeof g.pad);
@@ -126,20 +137,23 @@ struct truth {
     double *out[2], *din[2], *dweight[2], *dbias[2];
 };
 
-static struct truth truth_of(const struct yk_lanes_window *g, const float *in, const float *weight, const float *bias,
-                             const float *dout)
+static struct truth truth_of(const struct yk_lanes_window *g, const float *in, const float *weight,
+                             const float *bias, const float *dout)
 {
-    size_t in_n = slow_in_lines(g) * L, out_n = slow_out_lines(g) * L, weights = slow_weights(g), plane = out_n / g->out_c;
+    size_t in_n = slow_in_lines(g) * L, out_n = slow_out_lines(g) * L, weights = slow_weights(g),
+           plane = out_n / g->out_c;
     struct truth t;
     for (int k = 0; k < 2; k++) {
-        double *x = widened(in, in_n, k), *w = widened(weight, weights, k), *d = widened(dout, out_n, k);
+        double *x = widened(in, in_n, k), *w = widened(weight, weights, k),
+               *d = widened(dout, out_n, k);
         double *b = widened(bias, g->out_c, k);
         t.out[k] = zeros(out_n);
         t.din[k] = zeros(in_n);
         t.dweight[k] = zeros(weights);
         t.dbias[k] = zeros(g->out_c);
         slow_fill_bias(g, b, t.out[k]);
-        slow_conv_walk(g, slow_conv_each, &(struct slow_conv){x, w, d, t.out[k], t.din[k], t.dweight[k]});
+        slow_conv_walk(g, slow_conv_each,
+                       &(struct slow_conv){x, w, d, t.out[k], t.din[k], t.dweight[k]});
         for (size_t i = 0; i < out_n; i++)
             t.dbias[k][i / plane] += d[i];
         free(x);
@@ -161,7 +175,8 @@ static void truth_free(struct truth *t)
 }
 
 /* What gradients begin with, so that adding is seen. */
-static void check_added(const char *what, const float *got, const float *before, const double *want, const double *size, size_t n)
+static void check_added(const char *what, const float *got, const float *before, const double *want,
+                        const double *size, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         double error = fabs((double)got[i] - before[i] - want[i]);
@@ -170,17 +185,21 @@ static void check_added(const char *what, const float *got, const float *before,
     }
 }
 
-static void check_conv(const struct yk_lanes *k, const char *isa, const struct shape *shape, bool with_bias, bool relu)
+static void check_conv(const struct yk_lanes *k, const char *isa, const struct shape *shape,
+                       bool with_bias, bool relu)
 {
     char what[160];
     struct yk_rng r;
     struct yk_lanes_window g = window_of(shape);
     yk_rng_init(&r, 7 + g.c, 0, 0, 0);
     size_t in_n = slow_in_lines(&g) * L, out_n = slow_out_lines(&g) * L, weights = slow_weights(&g);
-    float *in = random_floats(&r, in_n), *weight = random_floats(&r, weights), *bias = random_floats(&r, g.out_c);
-    float *dout = random_floats(&r, out_n), *out[2], *din[2], *dweight[2], *dbias[2], *before = random_floats(&r, weights);
+    float *in = random_floats(&r, in_n), *weight = random_floats(&r, weights),
+          *bias = random_floats(&r, g.out_c);
+    float *dout = random_floats(&r, out_n), *out[2], *din[2], *dweight[2], *dbias[2],
+          *before = random_floats(&r, weights);
     struct truth t = truth_of(&g, in, weight, with_bias ? bias : NULL, dout);
-    snprintf(what, sizeof what, "%s: %ux%ux%u, %u %ux%u", isa, g.c, g.h, g.w, g.out_c, g.kernel[0], g.kernel[1]);
+    snprintf(what, sizeof what, "%s: %ux%ux%u, %u %ux%u", isa, g.c, g.h, g.w, g.out_c, g.kernel[0],
+             g.kernel[1]);
     assert_true(yk_lanes_window_fits(&g));
     g.relu = relu;
     if (relu)
@@ -225,7 +244,8 @@ static void test_conv(void **state)
     (void)state;
     for (unsigned i = 0; yk_kernels_at(i) != NULL; i++)
         for (size_t s = 0; s < COUNT(SHAPES); s++)
-            check_conv(yk_kernels_at(i)->lanes, yk_kernels_at(i)->name, &SHAPES[s], s % 3 != 2, s % 2 == 0);
+            check_conv(yk_kernels_at(i)->lanes, yk_kernels_at(i)->name, &SHAPES[s], s % 3 != 2,
+                       s % 2 == 0);
 }
 
 /* Every width and number of channels up to past the largest tiles. */
@@ -280,15 +300,20 @@ static void test_fits(void **state)
 /* --- pools --- */
 
 static const struct shape POOLS[] = {
-    {6, 28, 28, 6, {2, 2}, {2, 2}, {0, 0, 0, 0}, 1}, {16, 10, 10, 16, {2, 2}, {2, 2}, {0, 0, 0, 0}, 1},
-    {2, 7, 5, 2, {2, 2}, {2, 2}, {0, 0, 0, 0}, 1},   {3, 13, 13, 3, {3, 3}, {2, 2}, {0, 0, 0, 0}, 1},
-    {2, 8, 9, 2, {3, 3}, {2, 2}, {1, 1, 1, 1}, 1},   {1, 6, 6, 1, {2, 3}, {1, 2}, {1, 0, 0, 2}, 1},
-    {2, 4, 4, 2, {4, 4}, {4, 4}, {0, 0, 0, 0}, 1},   {1, 9, 9, 1, {2, 2}, {4, 3}, {0, 0, 0, 0}, 1},
-    {1, 1, 1, 1, {1, 1}, {1, 1}, {0, 0, 0, 0}, 1},   {1, 16, 16, 1, {16, 16}, {1, 1}, {0, 0, 0, 0}, 1},
+    {6, 28, 28, 6, {2, 2}, {2, 2}, {0, 0, 0, 0}, 1},
+    {16, 10, 10, 16, {2, 2}, {2, 2}, {0, 0, 0, 0}, 1},
+    {2, 7, 5, 2, {2, 2}, {2, 2}, {0, 0, 0, 0}, 1},
+    {3, 13, 13, 3, {3, 3}, {2, 2}, {0, 0, 0, 0}, 1},
+    {2, 8, 9, 2, {3, 3}, {2, 2}, {1, 1, 1, 1}, 1},
+    {1, 6, 6, 1, {2, 3}, {1, 2}, {1, 0, 0, 2}, 1},
+    {2, 4, 4, 2, {4, 4}, {4, 4}, {0, 0, 0, 0}, 1},
+    {1, 9, 9, 1, {2, 2}, {4, 3}, {0, 0, 0, 0}, 1},
+    {1, 1, 1, 1, {1, 1}, {1, 1}, {0, 0, 0, 0}, 1},
+    {1, 16, 16, 1, {16, 16}, {1, 1}, {0, 0, 0, 0}, 1},
 };
 
-static void check_pool(const struct yk_lanes *k, const char *isa, const struct shape *shape, bool max, bool relu,
-                       bool include_pad)
+static void check_pool(const struct yk_lanes *k, const char *isa, const struct shape *shape,
+                       bool max, bool relu, bool include_pad)
 {
     char what[160];
     struct yk_rng r;
@@ -296,11 +321,14 @@ static void check_pool(const struct yk_lanes *k, const char *isa, const struct s
     yk_rng_init(&r, 11, 0, 0, 0);
     g.relu = relu;
     g.include_pad = include_pad;
-    snprintf(what, sizeof what, "%s: %s %ux%ux%u %ux%u", isa, max ? "max" : "avg", g.c, g.h, g.w, g.kernel[0], g.kernel[1]);
+    snprintf(what, sizeof what, "%s: %s %ux%ux%u %ux%u", isa, max ? "max" : "avg", g.c, g.h, g.w,
+             g.kernel[0], g.kernel[1]);
     assert_true(yk_lanes_window_fits(&g));
     size_t in_n = slow_in_lines(&g) * L, out_n = slow_out_lines(&g) * L;
-    float *in = coarse_floats(&r, in_n), *dout = random_floats(&r, out_n), *out = floats(out_n), *din = floats(in_n);
-    double *x = widened(in, in_n, false), *d = widened(dout, out_n, false), *y = zeros(out_n), *dx = zeros(in_n);
+    float *in = coarse_floats(&r, in_n), *dout = random_floats(&r, out_n), *out = floats(out_n),
+          *din = floats(in_n);
+    double *x = widened(in, in_n, false), *d = widened(dout, out_n, false), *y = zeros(out_n),
+           *dx = zeros(in_n);
     uint8_t *index = malloc(out_n);
     slow_pool(&g, max, x, y, d, dx);
     if (max) {
@@ -332,12 +360,14 @@ static void test_pools(void **state)
     for (unsigned i = 0; yk_kernels_at(i) != NULL; i++)
         for (size_t s = 0; s < COUNT(POOLS); s++)
             for (unsigned how = 0; how < 8; how++)
-                check_pool(yk_kernels_at(i)->lanes, yk_kernels_at(i)->name, &POOLS[s], how & 1, how & 2, how & 4);
+                check_pool(yk_kernels_at(i)->lanes, yk_kernels_at(i)->name, &POOLS[s], how & 1,
+                           how & 2, how & 4);
 }
 
 /* --- dense --- */
 
-static void check_dense(const struct yk_lanes *k, const char *isa, uint32_t in_n, uint32_t out_n, bool with_bias, bool relu)
+static void check_dense(const struct yk_lanes *k, const char *isa, uint32_t in_n, uint32_t out_n,
+                        bool with_bias, bool relu)
 {
     char what[80];
     struct yk_rng r;
@@ -345,9 +375,11 @@ static void check_dense(const struct yk_lanes *k, const char *isa, uint32_t in_n
     yk_rng_init(&r, in_n * 1000 + out_n, 0, 0, 0);
     snprintf(what, sizeof what, "%s: dense %u -> %u", isa, in_n, out_n);
     size_t weights = (size_t)in_n * out_n, scratch_n = yk_lanes_dense_scratch(in_n);
-    float *in = random_floats(&r, in_n * L), *weight = random_floats(&r, weights), *bias = random_floats(&r, out_n);
+    float *in = random_floats(&r, in_n * L), *weight = random_floats(&r, weights),
+          *bias = random_floats(&r, out_n);
     float *dout = random_floats(&r, out_n * L), *out = floats(out_n * L), *din = floats(in_n * L);
-    float *before = random_floats(&r, weights), *dweight = copy_of(before, weights), *dbias = copy_of(bias, out_n);
+    float *before = random_floats(&r, weights), *dweight = copy_of(before, weights),
+          *dbias = copy_of(bias, out_n);
     void *scratch = scratch_of(scratch_n);
     struct truth t = truth_of(&g, in, weight, with_bias ? bias : NULL, dout);
     if (relu)
@@ -414,11 +446,15 @@ static void test_points(void **state)
             k->point_back(F[f], N, out, dout, dout);
             for (size_t j = 0; j < (size_t)N * L; j++) {
                 double x = in[j], y = slow_point(F[f], x), h = 1e-4;
-                double slope = (slow_point(F[f], x + h * fabs(x)) - slow_point(F[f], x - h * fabs(x))) / (2 * h * fabs(x));
+                double slope =
+                    (slow_point(F[f], x + h * fabs(x)) - slow_point(F[f], x - h * fabs(x))) /
+                    (2 * h * fabs(x));
                 if (!(fabs(out[j] - y) <= 4e-7 * fabs(y) + 1e-37))
-                    fail_msg("%s: function %zu of %g is %.9g, not %.9g", yk_kernels_at(i)->name, f, x, (double)out[j], y);
+                    fail_msg("%s: function %zu of %g is %.9g, not %.9g", yk_kernels_at(i)->name, f,
+                             x, (double)out[j], y);
                 if (!(fabs(dout[j] / (1 + (double)(j % 5)) - slope) <= 1e-6))
-                    fail_msg("%s: slope %zu at %g is %.9g, not %.9g", yk_kernels_at(i)->name, f, x, (double)dout[j], slope);
+                    fail_msg("%s: slope %zu at %g is %.9g, not %.9g", yk_kernels_at(i)->name, f, x,
+                             (double)dout[j], slope);
             }
             k->point(F[f], N, in, in); /* in place */
             same(in, out, (size_t)N * L);
@@ -431,19 +467,26 @@ static void test_points(void **state)
         }
 }
 
-static void check_loss(const struct yk_kernels *k, uint32_t classes, uint32_t n, float smoothing, float scale)
+static void check_loss(const struct yk_kernels *k, uint32_t classes, uint32_t n, float smoothing,
+                       float scale)
 {
     struct yk_rng r;
     yk_rng_init(&r, classes * 17 + n, 0, 0, 0);
-    float *z = random_floats(&r, classes * L), *grad = floats(classes * L), *prob = floats(classes * L);
+    float *z = random_floats(&r, classes * L), *grad = floats(classes * L),
+          *prob = floats(classes * L);
     uint16_t label[L];
     uint32_t correct = 0;
     for (size_t i = 0; i < classes * L; i++)
         z[i] *= scale;
     for (uint32_t i = 0; i < n; i++)
         label[i] = (uint16_t)(yk_rng_unit(&r) * classes);
-    struct yk_lanes_loss l = {
-        .classes = classes, .n = n, .label = label, .z = z, .smoothing = smoothing, .grad = grad, .prob = prob};
+    struct yk_lanes_loss l = {.classes = classes,
+                              .n = n,
+                              .label = label,
+                              .z = z,
+                              .smoothing = smoothing,
+                              .grad = grad,
+                              .prob = prob};
     k->lanes->loss(&l);
     double *wide = widened(z, classes * L, false), *want = zeros(classes * L);
     for (size_t i = 0; i < L; i++) {
@@ -510,7 +553,8 @@ static void check_bytes(const struct yk_lanes *k, uint32_t c, size_t pixels, uin
     for (size_t p = 0; p < pixels; p++)
         for (size_t ch = 0; ch < c; ch++)
             for (size_t l = 0; l < L; l++) {
-                double want = bytes[l] == NULL ? 0 : (double)bytes[l][p * c + ch] * scale[ch] + shift[ch];
+                double want =
+                    bytes[l] == NULL ? 0 : (double)bytes[l][p * c + ch] * scale[ch] + shift[ch];
                 assert_true(fabs(out[(ch * pixels + p) * L + l] - want) <= 1e-4);
             }
     for (size_t l = 0; l < L; l++)
@@ -578,10 +622,11 @@ static void test_tables(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tables), cmocka_unit_test(test_conv),  cmocka_unit_test(test_conv_widths),
-        cmocka_unit_test(test_fits),   cmocka_unit_test(test_pools), cmocka_unit_test(test_dense),
-        cmocka_unit_test(test_points), cmocka_unit_test(test_loss),  cmocka_unit_test(test_loading),
-        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_tables),      cmocka_unit_test(test_conv),
+        cmocka_unit_test(test_conv_widths), cmocka_unit_test(test_fits),
+        cmocka_unit_test(test_pools),       cmocka_unit_test(test_dense),
+        cmocka_unit_test(test_points),      cmocka_unit_test(test_loss),
+        cmocka_unit_test(test_loading),     cmocka_unit_test(test_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -99,7 +99,8 @@ INLINE vec relu(vec x)
 INLINE float lane_sum(vec v)
 {
 #if defined(YK_ISA_avx512)
-    __m256 h = _mm256_add_ps(_mm512_castps512_ps256((__m512)v), _mm512_extractf32x8_ps((__m512)v, 1));
+    __m256 h =
+        _mm256_add_ps(_mm512_castps512_ps256((__m512)v), _mm512_extractf32x8_ps((__m512)v, 1));
     quad q = (quad)_mm256_castps256_ps128(h) + (quad)_mm256_extractf128_ps(h, 1);
 #elif defined(YK_ISA_avx2)
     quad q = (quad)_mm256_castps256_ps128((__m256)v) + (quad)_mm256_extractf128_ps((__m256)v, 1);
@@ -153,10 +154,13 @@ struct quads {
 
 INLINE struct quads transpose(struct quads q)
 {
-    quad a = __builtin_shufflevector(q.row[0], q.row[1], 0, 4, 1, 5), b = __builtin_shufflevector(q.row[0], q.row[1], 2, 6, 3, 7);
-    quad c = __builtin_shufflevector(q.row[2], q.row[3], 0, 4, 1, 5), d = __builtin_shufflevector(q.row[2], q.row[3], 2, 6, 3, 7);
-    return (struct quads){{__builtin_shufflevector(a, c, 0, 1, 4, 5), __builtin_shufflevector(a, c, 2, 3, 6, 7),
-                           __builtin_shufflevector(b, d, 0, 1, 4, 5), __builtin_shufflevector(b, d, 2, 3, 6, 7)}};
+    quad a = __builtin_shufflevector(q.row[0], q.row[1], 0, 4, 1, 5),
+         b = __builtin_shufflevector(q.row[0], q.row[1], 2, 6, 3, 7);
+    quad c = __builtin_shufflevector(q.row[2], q.row[3], 0, 4, 1, 5),
+         d = __builtin_shufflevector(q.row[2], q.row[3], 2, 6, 3, 7);
+    return (struct quads){
+        {__builtin_shufflevector(a, c, 0, 1, 4, 5), __builtin_shufflevector(a, c, 2, 3, 6, 7),
+         __builtin_shufflevector(b, d, 0, 1, 4, 5), __builtin_shufflevector(b, d, 2, 3, 6, 7)}};
 }
 
 /* Four lanes of four lines as four rows, and back. Only lines are aligned. */

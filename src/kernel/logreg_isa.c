@@ -117,7 +117,8 @@ INLINE lanes values(const float *x, size_t i, size_t n)
 {
     if (i + LANES <= n)
         return x == NULL ? all(1) : _mm512_loadu_ps(x + i);
-    __mmask16 some = (__mmask16)_bzhi_u32(0xffff, (unsigned)(n - i)), bias = (__mmask16)(1U << (n - i));
+    __mmask16 some = (__mmask16)_bzhi_u32(0xffff, (unsigned)(n - i)),
+              bias = (__mmask16)(1U << (n - i));
     return x == NULL ? _mm512_maskz_mov_ps(some | bias, all(1))
                      : _mm512_mask_mov_ps(_mm512_maskz_loadu_ps(some, x + i), bias, all(1));
 }
@@ -238,8 +239,9 @@ INLINE float sum(const struct yk_picks *p, const float *x, float *copy)
 INLINE float exp_minus(float a)
 {
     static const float LOG2E = 1.44269504f, LN2_HIGH = 0.693359375f, LN2_LOW = -2.12194440e-4f;
-    static const float ROUND = 12582912.0f; /* 1.5 * 2^23: adding it leaves a whole number in the last bits */
-    float top = a > 87.0f ? 87.0f : a;      /* one that is not a number stays so */
+    static const float ROUND =
+        12582912.0f; /* 1.5 * 2^23: adding it leaves a whole number in the last bits */
+    float top = a > 87.0f ? 87.0f : a; /* one that is not a number stays so */
     float shifted = ROUND - top * LOG2E, k = shifted - ROUND;
     float r = (-top - k * LN2_HIGH) - k * LN2_LOW;
     float p = 0.00139261761f;
@@ -282,8 +284,10 @@ struct yk_logit JOIN(yk_logreg_, YK_ISA)(const struct yk_logreg_row *r);
 struct yk_logit JOIN(yk_logreg_, YK_ISA)(const struct yk_logreg_row *r)
 {
     const struct yk_picks p = r->weights;
-    float z = p.from != NULL ? sum(&(struct yk_picks){.from = p.from, .n = p.n, .bias = p.bias}, r->x, r->copy)
-                             : sum(&(struct yk_picks){.w = p.w, .at = p.at, .n = p.n, .bias = p.bias}, r->x, r->copy);
+    float z = p.from != NULL
+                  ? sum(&(struct yk_picks){.from = p.from, .n = p.n, .bias = p.bias}, r->x, r->copy)
+                  : sum(&(struct yk_picks){.w = p.w, .at = p.at, .n = p.n, .bias = p.bias}, r->x,
+                        r->copy);
     float m = r->label ? -z : z;
     float e = exp_minus(m < 0 ? -m : m);
     float slope = (m > 0 ? 1.0f : e) / (1.0f + e);

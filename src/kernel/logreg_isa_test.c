@@ -28,7 +28,8 @@ static bool same(struct yk_logit a, struct yk_logit b)
 static struct yk_logit alone(const struct yk_kernels *k, float bias, unsigned label)
 {
     const struct yk_logreg_row row = {.weights.bias = bias, .label = label};
-    return k->logreg(&row); /* cppcheck-suppress returnDanglingLifetime ; three floats, no pointer among them */
+    return k->logreg(
+        &row); /* cppcheck-suppress returnDanglingLifetime ; three floats, no pointer among them */
 }
 
 static void *copy_of(const void *p, size_t bytes)
@@ -72,7 +73,8 @@ static void test_sum(void **state)
                                              {.w = spread, .at = atn, .n = n, .bias = bias},
                                              {.from = from, .n = n, .bias = bias}};
             struct yk_logit a = {0}, b = {0};
-            for (unsigned way = 0; way < 3; way++) { /* side by side, by index, by address: equal in bits */
+            for (unsigned way = 0; way < 3;
+                 way++) { /* side by side, by index, by address: equal in bits */
                 float copy[LONGEST + 17], grad[LONGEST + 17];
                 struct yk_logreg_row row = {.weights = picks[way], .label = n & 1};
                 struct yk_logit ones = kernels->logreg(&row);
@@ -82,17 +84,23 @@ static void test_sum(void **state)
                 row.grad = grad;
                 row.x = NULL;
                 assert_true(same(ones, kernels->logreg(&row)));
-                for (uint32_t i = 0; i < LONGEST + 17; i++) /* x g, g, zeros, and not a float more */
-                    assert_true(i <= n ? grad[i] == ones.g : i < YK_PADDED(n) ? grad[i] == 0 : isnan(grad[i]));
+                for (uint32_t i = 0; i < LONGEST + 17;
+                     i++) /* x g, g, zeros, and not a float more */
+                    assert_true(i <= n             ? grad[i] == ones.g
+                                : i < YK_PADDED(n) ? grad[i] == 0
+                                                   : isnan(grad[i]));
                 row.x = xn;
                 memset(copy, -1, sizeof copy);
                 memset(grad, -1, sizeof grad);
                 row.copy = copy;
                 struct yk_logit full = kernels->logreg(&row);
                 for (uint32_t i = 0; i < LONGEST + 17; i++) {
-                    assert_true(i < n ? grad[i] == x[i] * full.g + 0.0f : i == n ? grad[i] == full.g : true);
+                    assert_true(i < n    ? grad[i] == x[i] * full.g + 0.0f
+                                : i == n ? grad[i] == full.g
+                                         : true);
                     assert_true(i < n ? copy[i] == w[i] : i == n ? copy[i] == bias : true);
-                    assert_true(i <= n || (i < YK_PADDED(n) ? grad[i] == 0 && copy[i] == 0 : isnan(grad[i]) && isnan(copy[i])));
+                    assert_true(i <= n || (i < YK_PADDED(n) ? grad[i] == 0 && copy[i] == 0
+                                                            : isnan(grad[i]) && isnan(copy[i])));
                 }
                 float picked[LONGEST + 17];
                 memset(picked, -1, sizeof picked);
@@ -123,7 +131,8 @@ static void test_accuracy(void **state)
         double worst_g = 0, worst_loss = 0;
         for (int i = -87000; i <= 1000000; i += i < 90000 ? 1 : 997) {
             float m = (float)i / 1000; /* the margin by which it is wrong */
-            double g = 1 / (1 + exp(-(double)m)), loss = m > 0 ? m + log1p(exp(-(double)m)) : log1p(exp((double)m));
+            double g = 1 / (1 + exp(-(double)m)),
+                   loss = m > 0 ? m + log1p(exp(-(double)m)) : log1p(exp((double)m));
             struct yk_logit zero = alone(row, m, 0), one = alone(row, -m, 1);
             assert_true(zero.g == -one.g && zero.loss == one.loss && zero.z == m && one.z == -m);
             worst_g = fmax(worst_g, fabs(zero.g - g) / g);
@@ -141,7 +150,8 @@ static void test_ends(void **state)
         const struct yk_kernels *row = yk_kernels_at(k);
         struct yk_logit even = alone(row, 0, 1), far = alone(row, 1e30f, 1);
         assert_true(even.g == -0.5f && fabs(even.loss - log(2)) < 1e-7);
-        assert_true(far.g == 0 && !signbit(far.g) && far.loss == 0); /* right beyond doubt: no gradient, and a plain zero */
+        assert_true(far.g == 0 && !signbit(far.g) &&
+                    far.loss == 0); /* right beyond doubt: no gradient, and a plain zero */
         far = alone(row, 1e30f, 0);
         assert_true(far.g == 1 && far.loss == 1e30f);
         far = alone(row, INFINITY, 0);
@@ -151,20 +161,24 @@ static void test_ends(void **state)
         const float w[3] = {1, NAN, 2}, huge[3] = {3e38f, 3e38f, -1};
         for (unsigned label = 0; label < 2; label++) {
             struct yk_logit lost = row->logreg(&(struct yk_logreg_row){
-                .weights = {.w = w, .n = 3}, .label = label}); /* a run that diverged must be seen to have */
+                .weights = {.w = w, .n = 3},
+                .label = label}); /* a run that diverged must be seen to have */
             assert_true(isnan(lost.z) && isnan(lost.g) && isnan(lost.loss));
         }
-        assert_true(isinf(row->logreg(&(struct yk_logreg_row){.weights = {.w = huge, .n = 2}, .x = huge}).loss));
+        assert_true(isinf(
+            row->logreg(&(struct yk_logreg_row){.weights = {.w = huge, .n = 2}, .x = huge}).loss));
         /* a gradient that is too small for a float is a plain zero too */
         float grad[16];
         const float tiny[1] = {1e-45f};
-        far = row->logreg(&(struct yk_logreg_row){.weights = {.w = tiny, .n = 1}, .x = tiny, .label = 1, .grad = grad});
+        far = row->logreg(&(struct yk_logreg_row){
+            .weights = {.w = tiny, .n = 1}, .x = tiny, .label = 1, .grad = grad});
         assert_true(far.g == -0.5f && grad[0] == 0 && !signbit(grad[0]));
     }
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sum), cmocka_unit_test(test_accuracy), cmocka_unit_test(test_ends)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sum), cmocka_unit_test(test_accuracy),
+                                       cmocka_unit_test(test_ends)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,10 +38,11 @@ static const char *status_text(dnnl_status_t s)
 void yk_dnn_limit(const char *isa)
 {
 #ifdef __x86_64__
-    dnnl_set_max_cpu_isa(strcmp(isa, "avx512") == 0 ? dnnl_cpu_isa_avx512_core
-                         : strcmp(isa, "avx2") == 0
-                             ? dnnl_cpu_isa_avx2
-                             : dnnl_cpu_isa_sse41); /* fails if there was a chain: then that one's counts */
+    dnnl_set_max_cpu_isa(
+        strcmp(isa, "avx512") == 0 ? dnnl_cpu_isa_avx512_core
+        : strcmp(isa, "avx2") == 0
+            ? dnnl_cpu_isa_avx2
+            : dnnl_cpu_isa_sse41); /* fails if there was a chain: then that one's counts */
 #else
     (void)isa;
 #endif
@@ -50,8 +51,9 @@ void yk_dnn_limit(const char *isa)
 bool yk_dnn_check(struct yk_dnn *d, unsigned layer, const char *what, dnnl_status_t status)
 {
     if (d->rc == YK_OK && status != dnnl_success)
-        d->rc = yk_fail(d->e, YK_FAILED, "oneDNN cannot do the %s of layer '%s' for %u images: %s", what,
-                        layer < d->layers ? d->layer[layer].name : "all", d->images, status_text(status));
+        d->rc = yk_fail(d->e, YK_FAILED, "oneDNN cannot do the %s of layer '%s' for %u images: %s",
+                        what, layer < d->layers ? d->layer[layer].name : "all", d->images,
+                        status_text(status));
     return d->rc == YK_OK;
 }
 
@@ -61,17 +63,20 @@ dnnl_memory_desc_t yk_dnn_md(int ndims, const dnnl_dim_t *dims, dnnl_format_tag_
 {
     dnnl_memory_desc_t md;
     memset(&md, 0, sizeof md);
-    dnnl_memory_desc_init_by_tag(&md, ndims, dims, dnnl_f32, tag); /* shapes were checked; a wrong one fails where it is used */
+    dnnl_memory_desc_init_by_tag(&md, ndims, dims, dnnl_f32,
+                                 tag); /* shapes were checked; a wrong one fails where it is used */
     return md;
 }
 
-dnnl_memory_desc_t yk_dnn_image_md(const struct yk_dnn *d, const uint32_t shape[3], dnnl_format_tag_t tag)
+dnnl_memory_desc_t yk_dnn_image_md(const struct yk_dnn *d, const uint32_t shape[3],
+                                   dnnl_format_tag_t tag)
 {
     const dnnl_dims_t dims = {d->images, shape[0], shape[1], shape[2]};
     return yk_dnn_md(4, dims, tag);
 }
 
-yk_tensor yk_dnn_tensor(struct yk_dnn *d, const dnnl_memory_desc_t *like, enum yk_place place, size_t at)
+yk_tensor yk_dnn_tensor(struct yk_dnn *d, const dnnl_memory_desc_t *like, enum yk_place place,
+                        size_t at)
 {
     const dnnl_memory_desc_t md = *like; /* may be another tensor's, and they move */
     if (d->rc != YK_OK)
@@ -86,18 +91,20 @@ yk_tensor yk_dnn_tensor(struct yk_dnn *d, const dnnl_memory_desc_t *like, enum y
         d->tensor = more;
         d->tensor_room = room;
     }
-    d->tensor[d->tensors] = (struct yk_dnn_tensor){.md = md,
-                                                   .place = place,
-                                                   .at = at,
-                                                   .bytes = place == YK_IN_ARENA ? dnnl_memory_desc_get_size(&md) : 0,
-                                                   .base = d->tensors,
-                                                   .first = UINT32_MAX};
+    d->tensor[d->tensors] =
+        (struct yk_dnn_tensor){.md = md,
+                               .place = place,
+                               .at = at,
+                               .bytes = place == YK_IN_ARENA ? dnnl_memory_desc_get_size(&md) : 0,
+                               .base = d->tensors,
+                               .first = UINT32_MAX};
     return d->tensors++;
 }
 
 yk_tensor yk_dnn_alias(struct yk_dnn *d, yk_tensor of, const dnnl_memory_desc_t *md)
 {
-    yk_tensor t = of == YK_DNN_NONE ? YK_DNN_NONE : yk_dnn_tensor(d, md, d->tensor[of].place, d->tensor[of].at);
+    yk_tensor t = of == YK_DNN_NONE ? YK_DNN_NONE
+                                    : yk_dnn_tensor(d, md, d->tensor[of].place, d->tensor[of].at);
     if (t != YK_DNN_NONE)
         d->tensor[t].base = d->tensor[of].base;
     return t;
@@ -121,11 +128,13 @@ void yk_dnn_reorder(struct yk_dnn *d, unsigned layer, yk_tensor from, yk_tensor 
     if (status == dnnl_success)
         status = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
     if (status == dnnl_success)
-        status = dnnl_reorder_primitive_desc_create(&pd, &d->tensor[from].md, d->engine, &d->tensor[to].md, d->engine, attr);
+        status = dnnl_reorder_primitive_desc_create(&pd, &d->tensor[from].md, d->engine,
+                                                    &d->tensor[to].md, d->engine, attr);
     dnnl_primitive_attr_destroy(attr);
     if (!yk_dnn_check(d, layer, "change of layout", status))
         return;
-    yk_dnn_add(d, layer, pd, (struct yk_dnn_use[]){{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}, {0, YK_DNN_NONE}});
+    yk_dnn_add(d, layer, pd,
+               (struct yk_dnn_use[]){{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}, {0, YK_DNN_NONE}});
     dnnl_primitive_desc_destroy(pd);
     if (d->tensor[from].place == YK_IN_ARENA && d->tensor[to].place == YK_IN_ARENA)
         d->facts.reorders++;
@@ -157,8 +166,9 @@ float *yk_dnn_floats(const struct yk_dnn *d, yk_tensor t)
 
 /* --- operations --- */
 
-dnnl_primitive_desc_t yk_dnn_describe(struct yk_dnn *d, unsigned layer, const char *what, const_dnnl_op_desc_t desc,
-                                      const_dnnl_primitive_desc_t hint, const enum yk_dnn_kind *activation)
+dnnl_primitive_desc_t yk_dnn_describe(struct yk_dnn *d, unsigned layer, const char *what,
+                                      const_dnnl_op_desc_t desc, const_dnnl_primitive_desc_t hint,
+                                      const enum yk_dnn_kind *activation)
 {
     dnnl_primitive_attr_t attr = NULL;
     dnnl_post_ops_t post = NULL;
@@ -185,9 +195,11 @@ dnnl_primitive_desc_t yk_dnn_describe(struct yk_dnn *d, unsigned layer, const ch
     return yk_dnn_check(d, layer, what, status) ? pd : NULL;
 }
 
-dnnl_memory_desc_t yk_dnn_query(const struct yk_dnn *d, const_dnnl_primitive_desc_t pd, dnnl_query_t what, int i)
+dnnl_memory_desc_t yk_dnn_query(const struct yk_dnn *d, const_dnnl_primitive_desc_t pd,
+                                dnnl_query_t what, int i)
 {
-    const dnnl_memory_desc_t *md = d->rc == YK_OK ? dnnl_primitive_desc_query_md(pd, what, i) : NULL;
+    const dnnl_memory_desc_t *md =
+        d->rc == YK_OK ? dnnl_primitive_desc_query_md(pd, what, i) : NULL;
     dnnl_memory_desc_t none;
     memset(&none, 0, sizeof none);
     return md != NULL ? *md : none;
@@ -218,7 +230,8 @@ static struct yk_dnn_op *op_new(struct yk_dnn *d, unsigned layer, const struct y
     return op;
 }
 
-struct yk_dnn_op *yk_dnn_add(struct yk_dnn *d, unsigned layer, const_dnnl_primitive_desc_t pd, const struct yk_dnn_use *use)
+struct yk_dnn_op *yk_dnn_add(struct yk_dnn *d, unsigned layer, const_dnnl_primitive_desc_t pd,
+                             const struct yk_dnn_use *use)
 {
     struct yk_dnn_op *op = op_new(d, layer, use);
     if (op == NULL)
@@ -233,11 +246,13 @@ struct yk_dnn_op *yk_dnn_add(struct yk_dnn *d, unsigned layer, const_dnnl_primit
         touch(d, t, d->ops - 1);
     }
     d->facts.primitives++;
-    return yk_dnn_check(d, layer, "primitive", dnnl_primitive_create(&op->primitive, pd)) ? op : NULL;
+    return yk_dnn_check(d, layer, "primitive", dnnl_primitive_create(&op->primitive, pd)) ? op
+                                                                                          : NULL;
 }
 
 struct yk_dnn_op *yk_dnn_add_call(struct yk_dnn *d, unsigned layer,
-                                  void (*call)(const struct yk_dnn *, const struct yk_dnn_op *, const struct yk_dnn_pass *),
+                                  void (*call)(const struct yk_dnn *, const struct yk_dnn_op *,
+                                               const struct yk_dnn_pass *),
                                   const struct yk_dnn_use *use)
 {
     struct yk_dnn_op *op = op_new(d, layer, use);
@@ -273,7 +288,8 @@ static size_t lowest(const struct placed *all, size_t n, const struct placed *p)
         moved = false;
         for (size_t i = 0; i < n; i++) {
             const struct placed *o = &all[i];
-            if (o->last < p->first || p->last < o->first || o->at + o->bytes <= at || at + p->bytes <= o->at)
+            if (o->last < p->first || p->last < o->first || o->at + o->bytes <= at ||
+                at + p->bytes <= o->at)
                 continue;
             at = o->at + o->bytes;
             moved = true;
@@ -295,7 +311,8 @@ static void place_all(struct yk_dnn *d)
     for (yk_tensor t = 0; t < d->tensors; t++) {
         const struct yk_dnn_tensor *x = &d->tensor[t];
         if (x->place == YK_IN_ARENA && x->base == t)
-            p[n++] = (struct placed){.first = x->first, .last = x->last, .bytes = lines(x->bytes), .t = t};
+            p[n++] = (struct placed){
+                .first = x->first, .last = x->last, .bytes = lines(x->bytes), .t = t};
     }
     qsort(p, n, sizeof *p, larger_first);
     for (size_t i = 0; i < n; i++) {
@@ -398,13 +415,18 @@ static void build(struct yk_dnn *d)
     }
 }
 
-yk_code yk_dnn_open(struct yk_dnn **out, const struct yk_dnn_layer *layer, unsigned layers, uint32_t images, bool train,
-                    bool inner, unsigned threads, struct yk_error *e)
+yk_code yk_dnn_open(struct yk_dnn **out, const struct yk_dnn_layer *layer, unsigned layers,
+                    uint32_t images, bool train, bool inner, unsigned threads, struct yk_error *e)
 {
     struct yk_dnn *d = calloc(1, sizeof *d);
     if (d == NULL)
         return yk_fail_memory(e, sizeof *d);
-    *d = (struct yk_dnn){.threads = threads, .images = images, .train = train, .inner = inner, .layers = layers, .e = e};
+    *d = (struct yk_dnn){.threads = threads,
+                         .images = images,
+                         .train = train,
+                         .inner = inner,
+                         .layers = layers,
+                         .e = e};
     d->input = d->output = d->output_grad = d->input_grad = YK_DNN_NONE;
     d->layer = calloc(layers + 1, sizeof *d->layer);
     d->stage = calloc(layers + 1, sizeof *d->stage);
@@ -420,13 +442,15 @@ yk_code yk_dnn_open(struct yk_dnn **out, const struct yk_dnn_layer *layer, unsig
         omp_set_num_threads((int)threads); /* what primitives are made for */
         yk_dnn_check(d, layers, "engine", dnnl_engine_create(&d->engine, dnnl_cpu, 0));
         if (d->rc == YK_OK)
-            yk_dnn_check(d, layers, "stream", dnnl_stream_create(&d->stream, d->engine, dnnl_stream_default_flags));
+            yk_dnn_check(d, layers, "stream",
+                         dnnl_stream_create(&d->stream, d->engine, dnnl_stream_default_flags));
         if (d->rc == YK_OK)
             build(d);
         place_all(d);
         bind_all(d);
     }
-    for (unsigned i = 0; d->stage != NULL && i < layers; i++) { /* hints for backward passes, of no use any more */
+    for (unsigned i = 0; d->stage != NULL && i < layers;
+         i++) { /* hints for backward passes, of no use any more */
         dnnl_primitive_desc_destroy(d->stage[i].forward);
         d->stage[i].forward = NULL;
     }
@@ -507,12 +531,14 @@ static bool run(struct yk_dnn *d, const struct yk_dnn_pass *p, unsigned from, un
     double then = p->seconds != NULL ? yk_thread_seconds() : 0;
     for (unsigned i = from; i < to; i++) {
         const struct yk_dnn_op *op = &d->op[i];
-        bool begins = i < d->backward && (i == from || op->layer != op[-1].layer) && yk_dnn_layer_learns(&d->layer[op->layer]);
+        bool begins = i < d->backward && (i == from || op->layer != op[-1].layer) &&
+                      yk_dnn_layer_learns(&d->layer[op->layer]);
         if (begins && p->need != NULL && !p->need(p->arg, op->layer))
             return false;
         if (op->primitive == NULL)
             op->call(d, op, p);
-        else if (dnnl_primitive_execute(op->primitive, d->stream, op->args, op->arg) != dnnl_success)
+        else if (dnnl_primitive_execute(op->primitive, d->stream, op->args, op->arg) !=
+                 dnnl_success)
             return false;
         if (op->done && p->done != NULL)
             p->done(p->arg, op->layer);

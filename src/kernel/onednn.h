@@ -38,11 +38,11 @@ struct yk_dnn_layer {
     uint32_t in[3], out[3]; /* channels, height, width */
     uint32_t kernel[2], stride[2], pad[4], groups;
     bool bias;
-    float rate;             /* dropout: share that is dropped */
-    uint64_t key;           /* dropout: tells its masks from other layers' */
-    uint32_t size;          /* lrn: y = x / (k + alpha / size * sum of x^2 over size channels)^beta */
-    float alpha, beta, k;   /* lrn */
-    float momentum, eps;    /* batchnorm */
+    float rate;           /* dropout: share that is dropped */
+    uint64_t key;         /* dropout: tells its masks from other layers' */
+    uint32_t size;        /* lrn: y = x / (k + alpha / size * sum of x^2 over size channels)^beta */
+    float alpha, beta, k; /* lrn */
+    float momentum, eps;  /* batchnorm */
     size_t weight, bias_at; /* where in the flat parameters: conv, dense, batchnorm */
     size_t mean, var;       /* batchnorm: likewise */
 };
@@ -69,8 +69,8 @@ void yk_dnn_limit(const char *isa);
 
 /* `train`: with a backward pass, batch statistics and dropout. `inner`: the input is not images but what other layers leave, and they want its
  * gradient. */
-yk_code yk_dnn_open(struct yk_dnn **out, const struct yk_dnn_layer *layer, unsigned layers, uint32_t images, bool train,
-                    bool inner, unsigned threads, struct yk_error *e);
+yk_code yk_dnn_open(struct yk_dnn **out, const struct yk_dnn_layer *layer, unsigned layers,
+                    uint32_t images, bool train, bool inner, unsigned threads, struct yk_error *e);
 void yk_dnn_close(struct yk_dnn *d); /* NULL is fine */
 
 /* Where the caller writes the images (images, c, h, w), or with *channels_last, never if `inner`, (images, h, w, c); and where it finds the output and
@@ -98,6 +98,7 @@ void yk_dnn_facts(const struct yk_dnn *d, struct yk_dnn_facts *out);
 void yk_dnn_each(unsigned threads, uint32_t n, void (*job)(void *arg, uint32_t i), void *arg);
 
 /* The dropout mask of one example: keep[i] is 1 or 0, for `count` numbers in the order channel, row, column. */
-void yk_dnn_mask(uint8_t *keep, size_t count, float rate, uint64_t seed, uint64_t epoch, uint64_t row, uint64_t key);
+void yk_dnn_mask(uint8_t *keep, size_t count, float rate, uint64_t seed, uint64_t epoch,
+                 uint64_t row, uint64_t key);
 
 #endif

@@ -16,14 +16,16 @@ yk_code yk_gemm(const struct yk_gemm_job *j, struct yk_error *e)
 {
     if (j->m == 0 || j->n == 0)
         return YK_OK;
-    dnnl_status_t status = dnnl_sgemm('N', 'N', (dnnl_dim_t)j->m, (dnnl_dim_t)j->n, (dnnl_dim_t)j->k, 1, j->a, (dnnl_dim_t)j->lda,
-                                      j->b, (dnnl_dim_t)j->ldb, j->beta, j->c, (dnnl_dim_t)j->ldc);
+    dnnl_status_t status =
+        dnnl_sgemm('N', 'N', (dnnl_dim_t)j->m, (dnnl_dim_t)j->n, (dnnl_dim_t)j->k, 1, j->a,
+                   (dnnl_dim_t)j->lda, j->b, (dnnl_dim_t)j->ldb, j->beta, j->c, (dnnl_dim_t)j->ldc);
     if (status == dnnl_out_of_memory)
-        return yk_fail(e, YK_FAILED, "out of memory for a product of %llu x %llu", (unsigned long long)j->m,
-                       (unsigned long long)j->n);
+        return yk_fail(e, YK_FAILED, "out of memory for a product of %llu x %llu",
+                       (unsigned long long)j->m, (unsigned long long)j->n);
     if (status != dnnl_success)
-        return yk_fail(e, YK_FAILED, "oneDNN refuses a product of (%llu, %llu) and (%llu, %llu): status %d",
-                       (unsigned long long)j->m, (unsigned long long)j->k, (unsigned long long)j->k, (unsigned long long)j->n,
-                       (int)status);
+        return yk_fail(e, YK_FAILED,
+                       "oneDNN refuses a product of (%llu, %llu) and (%llu, %llu): status %d",
+                       (unsigned long long)j->m, (unsigned long long)j->k, (unsigned long long)j->k,
+                       (unsigned long long)j->n, (int)status);
     return YK_OK;
 }

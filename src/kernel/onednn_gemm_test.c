@@ -23,7 +23,8 @@ static float *matrix(uint64_t rows, uint64_t ld, unsigned seed)
 static void compare(uint64_t m, uint64_t n, uint64_t k, float beta, unsigned threads)
 {
     uint64_t lda = k + 3, ldb = n + 5, ldc = n + 2;
-    float *a = matrix(m, lda, 1), *b = matrix(k, ldb, 2), *c = matrix(m, ldc, 3), *before = matrix(m, ldc, 3);
+    float *a = matrix(m, lda, 1), *b = matrix(k, ldb, 2), *c = matrix(m, ldc, 3),
+          *before = matrix(m, ldc, 3);
     if (beta == 0)
         c[0] = NAN;
     const struct yk_gemm_job job = {m, n, k, a, b, c, lda, ldb, ldc, beta};
@@ -31,7 +32,8 @@ static void compare(uint64_t m, uint64_t n, uint64_t k, float beta, unsigned thr
     assert_int_equal(yk_gemm(&job, NULL), YK_OK);
     for (uint64_t i = 0; i < m; i++)
         for (uint64_t j = 0; j < ldc; j++) {
-            double sum = j < n ? beta * (double)before[i * ldc + j] : (double)before[i * ldc + j], size = fabs(sum);
+            double sum = j < n ? beta * (double)before[i * ldc + j] : (double)before[i * ldc + j],
+                   size = fabs(sum);
             if (j < n && beta == 0)
                 sum = size = 0;
             for (uint64_t t = 0; j < n && t < k; t++) {
@@ -51,7 +53,8 @@ static void compare(uint64_t m, uint64_t n, uint64_t k, float beta, unsigned thr
 static void products_are_right(void **state)
 {
     (void)state;
-    static const uint64_t SIZES[][3] = {{1, 1, 1}, {1, 7, 300}, {17, 1, 5}, {63, 65, 64}, {130, 48, 257}, {5, 400, 3}};
+    static const uint64_t SIZES[][3] = {{1, 1, 1},    {1, 7, 300},    {17, 1, 5},
+                                        {63, 65, 64}, {130, 48, 257}, {5, 400, 3}};
     for (size_t i = 0; i < sizeof SIZES / sizeof SIZES[0]; i++)
         for (unsigned threads = 1; threads <= 2; threads++)
             for (int beta = 0; beta <= 1; beta++)
@@ -69,6 +72,7 @@ static void nothing_is_nothing(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(products_are_right), cmocka_unit_test(nothing_is_nothing)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(products_are_right),
+                                       cmocka_unit_test(nothing_is_nothing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

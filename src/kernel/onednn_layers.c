@@ -8,13 +8,13 @@
 
 #include <string.h>
 
-#define USES(...)                                                                                                                \
-    (struct yk_dnn_use[])                                                                                                        \
-    {                                                                                                                            \
-        __VA_ARGS__,                                                                                                             \
-        {                                                                                                                        \
-            0, YK_DNN_NONE                                                                                                       \
-        }                                                                                                                        \
+#define USES(...)                                                                                  \
+    (struct yk_dnn_use[])                                                                          \
+    {                                                                                              \
+        __VA_ARGS__,                                                                               \
+        {                                                                                          \
+            0, YK_DNN_NONE                                                                         \
+        }                                                                                          \
     }
 
 bool yk_dnn_layer_learns(const struct yk_dnn_layer *l)
@@ -48,12 +48,15 @@ static void mark_done(struct yk_dnn *d)
 }
 
 /* A gradient that leaves in the layout of the flat buffer: where the primitive writes, and afterwards the way there. */
-static yk_tensor grad_tensor(struct yk_dnn *d, const dnnl_memory_desc_t *made, const dnnl_memory_desc_t *plain, size_t at)
+static yk_tensor grad_tensor(struct yk_dnn *d, const dnnl_memory_desc_t *made,
+                             const dnnl_memory_desc_t *plain, size_t at)
 {
-    return dnnl_memory_desc_equal(made, plain) ? yk_dnn_tensor(d, plain, YK_IN_GRAD, at) : yk_dnn_tensor(d, made, YK_IN_ARENA, 0);
+    return dnnl_memory_desc_equal(made, plain) ? yk_dnn_tensor(d, plain, YK_IN_GRAD, at)
+                                               : yk_dnn_tensor(d, made, YK_IN_ARENA, 0);
 }
 
-static void grad_leaves(struct yk_dnn *d, unsigned layer, yk_tensor t, const dnnl_memory_desc_t *plain, size_t at)
+static void grad_leaves(struct yk_dnn *d, unsigned layer, yk_tensor t,
+                        const dnnl_memory_desc_t *plain, size_t at)
 {
     if (d->rc == YK_OK && d->tensor[t].place != YK_IN_GRAD)
         yk_dnn_reorder(d, layer, t, yk_dnn_tensor(d, plain, YK_IN_GRAD, at));
@@ -69,7 +72,8 @@ struct conv_shape {
 static void conv_shape(const struct yk_dnn_layer *l, struct conv_shape *c)
 {
     dnnl_dim_t g = l->groups, o = l->out[0], i = l->in[0];
-    const dnnl_dims_t grouped = {g, o / g, i / g, l->kernel[0], l->kernel[1]}, one = {o, i, l->kernel[0], l->kernel[1]};
+    const dnnl_dims_t grouped = {g, o / g, i / g, l->kernel[0], l->kernel[1]},
+                      one = {o, i, l->kernel[0], l->kernel[1]};
     memset(c, 0, sizeof *c);
     c->wdims = g > 1 ? 5 : 4;
     memcpy(c->weight, g > 1 ? grouped : one, sizeof c->weight);
@@ -94,12 +98,13 @@ static void conv_forward(struct yk_dnn *d, unsigned layer)
     conv_shape(l, &c);
     dnnl_memory_desc_t src = yk_dnn_image_md(d, l->in, dnnl_format_tag_any),
                        dst = yk_dnn_image_md(d, l->out, dnnl_format_tag_any),
-                       weight = yk_dnn_md(c.wdims, c.weight, dnnl_format_tag_any), bias = yk_dnn_md(1, c.bias, dnnl_x),
-                       plain = conv_plain(&c);
+                       weight = yk_dnn_md(c.wdims, c.weight, dnnl_format_tag_any),
+                       bias = yk_dnn_md(1, c.bias, dnnl_x), plain = conv_plain(&c);
     dnnl_convolution_desc_t desc;
     yk_dnn_check(d, layer, "convolution",
-                 dnnl_convolution_forward_desc_init(&desc, prop(d), dnnl_convolution_auto, &src, &weight, l->bias ? &bias : NULL,
-                                                    &dst, c.stride, c.low, c.high));
+                 dnnl_convolution_forward_desc_init(&desc, prop(d), dnnl_convolution_auto, &src,
+                                                    &weight, l->bias ? &bias : NULL, &dst, c.stride,
+                                                    c.low, c.high));
     s->forward = yk_dnn_describe(d, layer, "convolution", &desc, NULL, fuse(d, layer));
     src = yk_dnn_query(d, s->forward, dnnl_query_src_md, 0);
     dst = yk_dnn_query(d, s->forward, dnnl_query_dst_md, 0);
@@ -116,7 +121,8 @@ static void conv_forward(struct yk_dnn *d, unsigned layer)
               b = l->bias ? yk_dnn_tensor(d, &bias, YK_IN_PARAMS, l->bias_at) : YK_DNN_NONE;
     s->dst = yk_dnn_tensor(d, &dst, YK_IN_ARENA, 0);
     yk_dnn_add(d, layer, s->forward,
-               USES({DNNL_ARG_SRC, s->src}, {DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DST, s->dst}, {DNNL_ARG_BIAS, b}));
+               USES({DNNL_ARG_SRC, s->src}, {DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DST, s->dst},
+                    {DNNL_ARG_BIAS, b}));
     d->now = s->dst;
 }
 
@@ -128,36 +134,44 @@ static void conv_backward(struct yk_dnn *d, unsigned layer, bool data)
     conv_shape(l, &c);
     dnnl_memory_desc_t src = yk_dnn_image_md(d, l->in, dnnl_format_tag_any),
                        dst = yk_dnn_image_md(d, l->out, dnnl_format_tag_any),
-                       weight = yk_dnn_md(c.wdims, c.weight, dnnl_format_tag_any), bias = yk_dnn_md(1, c.bias, dnnl_x),
-                       plain = conv_plain(&c);
+                       weight = yk_dnn_md(c.wdims, c.weight, dnnl_format_tag_any),
+                       bias = yk_dnn_md(1, c.bias, dnnl_x), plain = conv_plain(&c);
     dnnl_convolution_desc_t desc;
     yk_tensor above = d->now, below = YK_DNN_NONE;
     if (data) {
-        yk_dnn_check(
-            d, layer, "convolution backward",
-            dnnl_convolution_backward_data_desc_init(&desc, dnnl_convolution_auto, &src, &weight, &dst, c.stride, c.low, c.high));
-        dnnl_primitive_desc_t pd = yk_dnn_describe(d, layer, "convolution backward", &desc, s->forward, NULL);
+        yk_dnn_check(d, layer, "convolution backward",
+                     dnnl_convolution_backward_data_desc_init(&desc, dnnl_convolution_auto, &src,
+                                                              &weight, &dst, c.stride, c.low,
+                                                              c.high));
+        dnnl_primitive_desc_t pd =
+            yk_dnn_describe(d, layer, "convolution backward", &desc, s->forward, NULL);
         dnnl_memory_desc_t want = yk_dnn_query(d, pd, dnnl_query_diff_dst_md, 0),
                            w = yk_dnn_query(d, pd, dnnl_query_weights_md, 0),
                            made = yk_dnn_query(d, pd, dnnl_query_diff_src_md, 0);
         above = yk_dnn_fit(d, layer, above, &want);
         yk_tensor from = yk_dnn_fit(d, layer, s->weight, &w);
         below = yk_dnn_tensor(d, &made, YK_IN_ARENA, 0);
-        yk_dnn_add(d, layer, pd, USES({DNNL_ARG_DIFF_DST, above}, {DNNL_ARG_WEIGHTS, from}, {DNNL_ARG_DIFF_SRC, below}));
+        yk_dnn_add(
+            d, layer, pd,
+            USES({DNNL_ARG_DIFF_DST, above}, {DNNL_ARG_WEIGHTS, from}, {DNNL_ARG_DIFF_SRC, below}));
         dnnl_primitive_desc_destroy(pd);
     }
     yk_dnn_check(d, layer, "convolution's gradient",
-                 dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_auto, &src, &weight, l->bias ? &bias : NULL,
-                                                             &dst, c.stride, c.low, c.high));
-    dnnl_primitive_desc_t pd = yk_dnn_describe(d, layer, "convolution's gradient", &desc, s->forward, NULL);
-    dnnl_memory_desc_t want = yk_dnn_query(d, pd, dnnl_query_diff_dst_md, 0), x = yk_dnn_query(d, pd, dnnl_query_src_md, 0),
+                 dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_auto, &src,
+                                                             &weight, l->bias ? &bias : NULL, &dst,
+                                                             c.stride, c.low, c.high));
+    dnnl_primitive_desc_t pd =
+        yk_dnn_describe(d, layer, "convolution's gradient", &desc, s->forward, NULL);
+    dnnl_memory_desc_t want = yk_dnn_query(d, pd, dnnl_query_diff_dst_md, 0),
+                       x = yk_dnn_query(d, pd, dnnl_query_src_md, 0),
                        made = yk_dnn_query(d, pd, dnnl_query_diff_weights_md, 0);
     yk_tensor from = yk_dnn_fit(d, layer, s->src, &x);
     above = yk_dnn_fit(d, layer, above, &want);
     yk_tensor dw = grad_tensor(d, &made, &plain, l->weight),
               db = l->bias ? yk_dnn_tensor(d, &bias, YK_IN_GRAD, l->bias_at) : YK_DNN_NONE;
     yk_dnn_add(d, layer, pd,
-               USES({DNNL_ARG_SRC, from}, {DNNL_ARG_DIFF_DST, above}, {DNNL_ARG_DIFF_WEIGHTS, dw}, {DNNL_ARG_DIFF_BIAS, db}));
+               USES({DNNL_ARG_SRC, from}, {DNNL_ARG_DIFF_DST, above}, {DNNL_ARG_DIFF_WEIGHTS, dw},
+                    {DNNL_ARG_DIFF_BIAS, db}));
     dnnl_primitive_desc_destroy(pd);
     grad_leaves(d, layer, dw, &plain, l->weight);
     mark_done(d);
@@ -196,14 +210,16 @@ static void dense_forward(struct yk_dnn *d, unsigned layer)
     dense_shape(d, l, &m);
     dnnl_inner_product_desc_t desc;
     yk_dnn_check(d, layer, "product",
-                 dnnl_inner_product_forward_desc_init(&desc, prop(d), &m.src, &m.weight, l->bias ? &m.bias : NULL, &m.dst));
+                 dnnl_inner_product_forward_desc_init(&desc, prop(d), &m.src, &m.weight,
+                                                      l->bias ? &m.bias : NULL, &m.dst));
     s->forward = yk_dnn_describe(d, layer, "product", &desc, NULL, fuse(d, layer));
     s->src = yk_dnn_alias(d, yk_dnn_fit(d, layer, d->now, &m.images), &m.src);
     s->weight = yk_dnn_tensor(d, &m.weight, YK_IN_PARAMS, l->weight);
     s->dst = yk_dnn_tensor(d, &m.dst, YK_IN_ARENA, 0);
     yk_tensor b = l->bias ? yk_dnn_tensor(d, &m.bias, YK_IN_PARAMS, l->bias_at) : YK_DNN_NONE;
     yk_dnn_add(d, layer, s->forward,
-               USES({DNNL_ARG_SRC, s->src}, {DNNL_ARG_WEIGHTS, s->weight}, {DNNL_ARG_DST, s->dst}, {DNNL_ARG_BIAS, b}));
+               USES({DNNL_ARG_SRC, s->src}, {DNNL_ARG_WEIGHTS, s->weight}, {DNNL_ARG_DST, s->dst},
+                    {DNNL_ARG_BIAS, b}));
     d->now = yk_dnn_alias(d, s->dst, &m.classes);
 }
 
@@ -214,22 +230,30 @@ static void dense_backward(struct yk_dnn *d, unsigned layer, bool data)
     struct dense_shape m;
     dense_shape(d, l, &m);
     dnnl_inner_product_desc_t desc;
-    yk_tensor above = yk_dnn_alias(d, yk_dnn_fit(d, layer, d->now, &m.classes), &m.dst), below = YK_DNN_NONE;
+    yk_tensor above = yk_dnn_alias(d, yk_dnn_fit(d, layer, d->now, &m.classes), &m.dst),
+              below = YK_DNN_NONE;
     if (data) {
-        yk_dnn_check(d, layer, "product backward", dnnl_inner_product_backward_data_desc_init(&desc, &m.src, &m.weight, &m.dst));
-        dnnl_primitive_desc_t pd = yk_dnn_describe(d, layer, "product backward", &desc, s->forward, NULL);
+        yk_dnn_check(d, layer, "product backward",
+                     dnnl_inner_product_backward_data_desc_init(&desc, &m.src, &m.weight, &m.dst));
+        dnnl_primitive_desc_t pd =
+            yk_dnn_describe(d, layer, "product backward", &desc, s->forward, NULL);
         yk_tensor t = yk_dnn_tensor(d, &m.src, YK_IN_ARENA, 0);
-        yk_dnn_add(d, layer, pd, USES({DNNL_ARG_DIFF_DST, above}, {DNNL_ARG_WEIGHTS, s->weight}, {DNNL_ARG_DIFF_SRC, t}));
+        yk_dnn_add(d, layer, pd,
+                   USES({DNNL_ARG_DIFF_DST, above}, {DNNL_ARG_WEIGHTS, s->weight},
+                        {DNNL_ARG_DIFF_SRC, t}));
         dnnl_primitive_desc_destroy(pd);
         below = yk_dnn_alias(d, t, &m.images);
     }
     yk_dnn_check(d, layer, "product's gradient",
-                 dnnl_inner_product_backward_weights_desc_init(&desc, &m.src, &m.weight, l->bias ? &m.bias : NULL, &m.dst));
-    dnnl_primitive_desc_t pd = yk_dnn_describe(d, layer, "product's gradient", &desc, s->forward, NULL);
+                 dnnl_inner_product_backward_weights_desc_init(&desc, &m.src, &m.weight,
+                                                               l->bias ? &m.bias : NULL, &m.dst));
+    dnnl_primitive_desc_t pd =
+        yk_dnn_describe(d, layer, "product's gradient", &desc, s->forward, NULL);
     yk_tensor dw = yk_dnn_tensor(d, &m.weight, YK_IN_GRAD, l->weight),
               db = l->bias ? yk_dnn_tensor(d, &m.bias, YK_IN_GRAD, l->bias_at) : YK_DNN_NONE;
     yk_dnn_add(d, layer, pd,
-               USES({DNNL_ARG_SRC, s->src}, {DNNL_ARG_DIFF_DST, above}, {DNNL_ARG_DIFF_WEIGHTS, dw}, {DNNL_ARG_DIFF_BIAS, db}));
+               USES({DNNL_ARG_SRC, s->src}, {DNNL_ARG_DIFF_DST, above}, {DNNL_ARG_DIFF_WEIGHTS, dw},
+                    {DNNL_ARG_DIFF_BIAS, db}));
     dnnl_primitive_desc_destroy(pd);
     mark_done(d);
     d->now = below;
@@ -246,15 +270,15 @@ static void pool_forward(struct yk_dnn *d, unsigned layer)
 {
     const struct yk_dnn_layer *l = &d->layer[layer];
     struct yk_dnn_stage *s = &d->stage[layer];
-    const dnnl_dims_t kernel = {l->kernel[0], l->kernel[1]}, stride = {l->stride[0], l->stride[1]}, low = {l->pad[0], l->pad[1]},
-                      high = {l->pad[2], l->pad[3]};
+    const dnnl_dims_t kernel = {l->kernel[0], l->kernel[1]}, stride = {l->stride[0], l->stride[1]},
+                      low = {l->pad[0], l->pad[1]}, high = {l->pad[2], l->pad[3]};
     if (d->rc != YK_OK)
         return;
     dnnl_memory_desc_t dst = yk_dnn_image_md(d, l->out, dnnl_format_tag_any);
     dnnl_pooling_desc_t desc;
-    yk_dnn_check(
-        d, layer, "pooling",
-        dnnl_pooling_forward_desc_init(&desc, prop(d), pool_kind(l), &d->tensor[d->now].md, &dst, stride, kernel, low, high));
+    yk_dnn_check(d, layer, "pooling",
+                 dnnl_pooling_forward_desc_init(&desc, prop(d), pool_kind(l), &d->tensor[d->now].md,
+                                                &dst, stride, kernel, low, high));
     s->forward = yk_dnn_describe(d, layer, "pooling", &desc, NULL, NULL);
     dst = yk_dnn_query(d, s->forward, dnnl_query_dst_md, 0);
     s->src = d->now;
@@ -263,7 +287,9 @@ static void pool_forward(struct yk_dnn *d, unsigned layer)
         dnnl_memory_desc_t which = yk_dnn_query(d, s->forward, dnnl_query_workspace_md, 0);
         s->workspace = yk_dnn_tensor(d, &which, YK_IN_ARENA, 0);
     }
-    yk_dnn_add(d, layer, s->forward, USES({DNNL_ARG_SRC, s->src}, {DNNL_ARG_DST, s->dst}, {DNNL_ARG_WORKSPACE, s->workspace}));
+    yk_dnn_add(
+        d, layer, s->forward,
+        USES({DNNL_ARG_SRC, s->src}, {DNNL_ARG_DST, s->dst}, {DNNL_ARG_WORKSPACE, s->workspace}));
     d->now = s->dst;
 }
 
@@ -271,8 +297,8 @@ static void pool_backward(struct yk_dnn *d, unsigned layer)
 {
     const struct yk_dnn_layer *l = &d->layer[layer];
     const struct yk_dnn_stage *s = &d->stage[layer];
-    const dnnl_dims_t kernel = {l->kernel[0], l->kernel[1]}, stride = {l->stride[0], l->stride[1]}, low = {l->pad[0], l->pad[1]},
-                      high = {l->pad[2], l->pad[3]};
+    const dnnl_dims_t kernel = {l->kernel[0], l->kernel[1]}, stride = {l->stride[0], l->stride[1]},
+                      low = {l->pad[0], l->pad[1]}, high = {l->pad[2], l->pad[3]};
     if (d->rc != YK_OK)
         return;
     dnnl_pooling_desc_t desc;
@@ -281,10 +307,13 @@ static void pool_backward(struct yk_dnn *d, unsigned layer)
     if (d->rc != YK_OK)
         return;
     yk_dnn_check(d, layer, "pooling backward",
-                 dnnl_pooling_backward_desc_init(&desc, pool_kind(l), &d->tensor[below].md, &d->tensor[above].md, stride, kernel,
-                                                 low, high));
-    dnnl_primitive_desc_t pd = yk_dnn_describe(d, layer, "pooling backward", &desc, s->forward, NULL);
-    yk_dnn_add(d, layer, pd, USES({DNNL_ARG_DIFF_DST, above}, {DNNL_ARG_DIFF_SRC, below}, {DNNL_ARG_WORKSPACE, s->workspace}));
+                 dnnl_pooling_backward_desc_init(&desc, pool_kind(l), &d->tensor[below].md,
+                                                 &d->tensor[above].md, stride, kernel, low, high));
+    dnnl_primitive_desc_t pd =
+        yk_dnn_describe(d, layer, "pooling backward", &desc, s->forward, NULL);
+    yk_dnn_add(d, layer, pd,
+               USES({DNNL_ARG_DIFF_DST, above}, {DNNL_ARG_DIFF_SRC, below},
+                    {DNNL_ARG_WORKSPACE, s->workspace}));
     dnnl_primitive_desc_destroy(pd);
     d->now = below;
 }
@@ -306,8 +335,10 @@ static void activation_forward(struct yk_dnn *d, unsigned layer)
         return;
     const dnnl_memory_desc_t md = d->tensor[d->now].md;
     yk_dnn_check(d, layer, "activation",
-                 dnnl_eltwise_forward_desc_init(&desc, prop(d), activation_kind(&d->layer[layer]), &md, 0, 0));
-    s->forward = yk_dnn_describe(d, layer, "activation", &desc, NULL, NULL); /* the backward pass asks for it in any case */
+                 dnnl_eltwise_forward_desc_init(&desc, prop(d), activation_kind(&d->layer[layer]),
+                                                &md, 0, 0));
+    s->forward = yk_dnn_describe(d, layer, "activation", &desc, NULL,
+                                 NULL); /* the backward pass asks for it in any case */
     s->src = s->dst = d->now;
     if (s->fused)
         return;
@@ -324,10 +355,14 @@ static void activation_backward(struct yk_dnn *d, unsigned layer)
         return;
     const dnnl_memory_desc_t md = d->tensor[s->dst].md;
     yk_tensor grad = yk_dnn_fit(d, layer, d->now, &md);
-    yk_dnn_check(d, layer, "activation backward",
-                 dnnl_eltwise_backward_desc_init(&desc, activation_kind(&d->layer[layer]), &md, &md, 0, 0));
-    dnnl_primitive_desc_t pd = yk_dnn_describe(d, layer, "activation backward", &desc, s->forward, NULL);
-    yk_dnn_add(d, layer, pd, USES({DNNL_ARG_DIFF_DST, grad}, {DNNL_ARG_DST, s->dst}, {DNNL_ARG_DIFF_SRC, grad})); /* in place */
+    yk_dnn_check(
+        d, layer, "activation backward",
+        dnnl_eltwise_backward_desc_init(&desc, activation_kind(&d->layer[layer]), &md, &md, 0, 0));
+    dnnl_primitive_desc_t pd =
+        yk_dnn_describe(d, layer, "activation backward", &desc, s->forward, NULL);
+    yk_dnn_add(d, layer, pd,
+               USES({DNNL_ARG_DIFF_DST, grad}, {DNNL_ARG_DST, s->dst},
+                    {DNNL_ARG_DIFF_SRC, grad})); /* in place */
     dnnl_primitive_desc_destroy(pd);
     d->now = grad;
 }
@@ -336,7 +371,8 @@ static void activation_backward(struct yk_dnn *d, unsigned layer)
 
 static void flatten(struct yk_dnn *d, unsigned layer, const uint32_t from[3], const uint32_t to[3])
 {
-    dnnl_memory_desc_t plain = yk_dnn_image_md(d, from, dnnl_nchw), flat = yk_dnn_image_md(d, to, dnnl_nchw);
+    dnnl_memory_desc_t plain = yk_dnn_image_md(d, from, dnnl_nchw),
+                       flat = yk_dnn_image_md(d, to, dnnl_nchw);
     d->now = yk_dnn_alias(d, yk_dnn_fit(d, layer, d->now, &plain), &flat);
 }
 

@@ -75,32 +75,40 @@ struct yk_dnn {
 /* onednn.c: tensors */
 dnnl_memory_desc_t yk_dnn_md(int ndims, const dnnl_dim_t *dims, dnnl_format_tag_t tag);
 /* The activations of a layer, (images, c, h, w). */
-dnnl_memory_desc_t yk_dnn_image_md(const struct yk_dnn *d, const uint32_t shape[3], dnnl_format_tag_t tag);
-yk_tensor yk_dnn_tensor(struct yk_dnn *d, const dnnl_memory_desc_t *md, enum yk_place place, size_t at);
+dnnl_memory_desc_t yk_dnn_image_md(const struct yk_dnn *d, const uint32_t shape[3],
+                                   dnnl_format_tag_t tag);
+yk_tensor yk_dnn_tensor(struct yk_dnn *d, const dnnl_memory_desc_t *md, enum yk_place place,
+                        size_t at);
 yk_tensor yk_dnn_alias(struct yk_dnn *d, yk_tensor of, const dnnl_memory_desc_t *md);
 /* The same numbers in another layout: the tensor itself if it has it, else a copy that an operation makes. */
 yk_tensor yk_dnn_fit(struct yk_dnn *d, unsigned layer, yk_tensor t, const dnnl_memory_desc_t *want);
 void yk_dnn_reorder(struct yk_dnn *d, unsigned layer, yk_tensor from, yk_tensor to);
-float *yk_dnn_floats(const struct yk_dnn *d, yk_tensor t); /* once the plan is finished, within a pass */
+float *yk_dnn_floats(const struct yk_dnn *d,
+                     yk_tensor t); /* once the plan is finished, within a pass */
 
 /* onednn.c: operations. Primitive descriptions are the caller's to destroy. */
 bool yk_dnn_check(struct yk_dnn *d, unsigned layer, const char *what, dnnl_status_t status);
-dnnl_primitive_desc_t yk_dnn_describe(struct yk_dnn *d, unsigned layer, const char *what, const_dnnl_op_desc_t desc,
-                                      const_dnnl_primitive_desc_t hint, const enum yk_dnn_kind *activation);
-dnnl_memory_desc_t yk_dnn_query(const struct yk_dnn *d, const_dnnl_primitive_desc_t pd, dnnl_query_t what, int i);
+dnnl_primitive_desc_t yk_dnn_describe(struct yk_dnn *d, unsigned layer, const char *what,
+                                      const_dnnl_op_desc_t desc, const_dnnl_primitive_desc_t hint,
+                                      const enum yk_dnn_kind *activation);
+dnnl_memory_desc_t yk_dnn_query(const struct yk_dnn *d, const_dnnl_primitive_desc_t pd,
+                                dnnl_query_t what, int i);
 struct yk_dnn_use {
     int arg; /* DNNL_ARG_... */
     yk_tensor tensor;
 };
 /* An operation that executes `pd` on tensors, the last one being YK_DNN_NONE. The operation, or NULL after a failure. */
-struct yk_dnn_op *yk_dnn_add(struct yk_dnn *d, unsigned layer, const_dnnl_primitive_desc_t pd, const struct yk_dnn_use *use);
+struct yk_dnn_op *yk_dnn_add(struct yk_dnn *d, unsigned layer, const_dnnl_primitive_desc_t pd,
+                             const struct yk_dnn_use *use);
 struct yk_dnn_op *yk_dnn_add_call(struct yk_dnn *d, unsigned layer,
-                                  void (*call)(const struct yk_dnn *, const struct yk_dnn_op *, const struct yk_dnn_pass *),
+                                  void (*call)(const struct yk_dnn *, const struct yk_dnn_op *,
+                                               const struct yk_dnn_pass *),
                                   const struct yk_dnn_use *use);
 
 /* onednn_layers.c: append the operations of a layer, from d->now to d->now. */
 void yk_dnn_layer_forward(struct yk_dnn *d, unsigned layer);
-void yk_dnn_layer_backward(struct yk_dnn *d, unsigned layer, bool data); /* data: the layers before want gradients */
+void yk_dnn_layer_backward(struct yk_dnn *d, unsigned layer,
+                           bool data); /* data: the layers before want gradients */
 bool yk_dnn_layer_learns(const struct yk_dnn_layer *l);
 /* onednn_norm.c: lrn, batchnorm, dropout */
 void yk_dnn_norm_forward(struct yk_dnn *d, unsigned layer);

@@ -34,8 +34,16 @@ enum { GROUP = 5 }; /* 10 vectors of 4 lanes in 16 registers */
 #else
 enum { GROUP = 10 };
 #endif
-enum { BLOCK = YK_KERNEL_BLOCK, LANES = 16, FACTORS = 64, FEW = 8 /* rows that are not worth the ways of many */ };
-enum { STRIP = 2, HALVES = YK_TILE / 64 }; /* a strip is STRIP words of 64 blocks: 41 kB of W for 10 classes */
+enum {
+    BLOCK = YK_KERNEL_BLOCK,
+    LANES = 16,
+    FACTORS = 64,
+    FEW = 8 /* rows that are not worth the ways of many */
+};
+enum {
+    STRIP = 2,
+    HALVES = YK_TILE / 64
+}; /* a strip is STRIP words of 64 blocks: 41 kB of W for 10 classes */
 
 typedef float wide __attribute__((vector_size(4 * LANES)));
 typedef int32_t wide_i __attribute__((vector_size(4 * LANES)));
@@ -46,10 +54,12 @@ typedef float quad __attribute__((vector_size(16)));
 
 /* What a thread needs besides the parameters. */
 struct scratch {
-    float *z;         /* (YK_TILE, pad) logits, then probabilities, then their gradients */
-    float *packed;    /* (blocks, classes, BLOCK) the blocks of W that were needed so far */
-    uint64_t *mask;   /* (words, YK_TILE) bit k of word w: block 64 w + k of that row is not all zero */
-    uint64_t *column; /* (words, 64, HALVES) the same transposed: bit i of half h: row 64 h + i has the block */
+    float *z;      /* (YK_TILE, pad) logits, then probabilities, then their gradients */
+    float *packed; /* (blocks, classes, BLOCK) the blocks of W that were needed so far */
+    uint64_t
+        *mask; /* (words, YK_TILE) bit k of word w: block 64 w + k of that row is not all zero */
+    uint64_t *
+        column; /* (words, 64, HALVES) the same transposed: bit i of half h: row 64 h + i has the block */
     uint64_t *ready;  /* (words) bit k: the block is in `packed` */
     uint32_t pad;     /* classes rounded up to LANES */
     uint32_t *cursor; /* (YK_TILE) the block at which each row stands */
@@ -59,11 +69,13 @@ struct scratch {
 
 static struct scratch carve(uint32_t features, uint32_t classes, void *memory, size_t *size)
 {
-    struct scratch s = {.pad = (classes + LANES - 1) / LANES * LANES, .blocks = (features + BLOCK - 1) / BLOCK};
+    struct scratch s = {.pad = (classes + LANES - 1) / LANES * LANES,
+                        .blocks = (features + BLOCK - 1) / BLOCK};
     s.words = (s.blocks + 64 * STRIP - 1) / (64 * STRIP) * STRIP;
-    const size_t bytes[] = {sizeof(float) * YK_TILE * s.pad,      sizeof(float) * s.blocks * classes * BLOCK,
-                            sizeof(uint64_t) * YK_TILE * s.words, sizeof(uint64_t) * YK_TILE * s.words,
-                            sizeof(uint64_t) * s.words,           sizeof(uint32_t) * YK_TILE};
+    const size_t bytes[] = {
+        sizeof(float) * YK_TILE * s.pad,      sizeof(float) * s.blocks * classes * BLOCK,
+        sizeof(uint64_t) * YK_TILE * s.words, sizeof(uint64_t) * YK_TILE * s.words,
+        sizeof(uint64_t) * s.words,           sizeof(uint32_t) * YK_TILE};
     void *part[6];
     size_t at = 0;
     for (int i = 0; i < 6; i++) {
@@ -129,9 +141,13 @@ INLINE vec load_pixels(const uint8_t *x)
     longs eight = {0};
     memcpy(&eight, x, BLOCK);
     bytes b = (bytes)eight, none = {0};
-    shorts s = (shorts)__builtin_shufflevector(b, none, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23), zero = {0};
-    return (vec){__builtin_convertvector((ints)__builtin_shufflevector(s, zero, 0, 8, 1, 9, 2, 10, 3, 11), quad),
-                 __builtin_convertvector((ints)__builtin_shufflevector(s, zero, 4, 12, 5, 13, 6, 14, 7, 15), quad)};
+    shorts s = (shorts)__builtin_shufflevector(b, none, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6,
+                                               22, 7, 23),
+           zero = {0};
+    return (vec){__builtin_convertvector(
+                     (ints)__builtin_shufflevector(s, zero, 0, 8, 1, 9, 2, 10, 3, 11), quad),
+                 __builtin_convertvector(
+                     (ints)__builtin_shufflevector(s, zero, 4, 12, 5, 13, 6, 14, 7, 15), quad)};
 }
 
 INLINE quad fold(vec v)
@@ -181,8 +197,10 @@ INLINE float sum4(quad q)
 
 INLINE float sum16(wide v)
 {
-    half h = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) + __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
-    return sum4(__builtin_shufflevector(h, h, 0, 1, 2, 3) + __builtin_shufflevector(h, h, 4, 5, 6, 7));
+    half h = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) +
+             __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+    return sum4(__builtin_shufflevector(h, h, 0, 1, 2, 3) +
+                __builtin_shufflevector(h, h, 4, 5, 6, 7));
 }
 
 /* Lane by lane: yes where the mask is all ones, no where it is zero. */
@@ -202,9 +220,12 @@ INLINE wide larger(wide a, wide b)
 
 INLINE float max16(wide v)
 {
-    v = larger(v, __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
-    v = larger(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11));
-    v = larger(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13));
+    v = larger(v,
+               __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
+    v = larger(v,
+               __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11));
+    v = larger(v,
+               __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13));
     return v[0] > v[1] ? v[0] : v[1];
 }
 
@@ -245,7 +266,8 @@ static void transpose64(const uint64_t *in, uint64_t *out)
 }
 
 /* z[0..count) += the blocks of one row that its masks (STRIP words, YK_TILE apart) name, times their packed weights. */
-INLINE void forward_row(const uint8_t *x, const uint64_t *mask, const float *packed, size_t stride, float *z, const size_t count)
+INLINE void forward_row(const uint8_t *x, const uint64_t *mask, const float *packed, size_t stride,
+                        float *z, const size_t count)
 {
     vec acc[GROUP];
 #pragma GCC unroll 16
@@ -266,8 +288,9 @@ INLINE void forward_row(const uint8_t *x, const uint64_t *mask, const float *pac
 
 /* dW[0..count)[block] (+)= sum over the rows that `rows` (HALVES words) names of x[row][block] * dz[row][c]. Since blocks are visited in
  * order, each row's next one is where its cursor stands; `step` moves it on. */
-INLINE void backward_block(const uint8_t *blocks, uint32_t *cursor, uint32_t step, const uint64_t *rows, const float *dz,
-                           size_t pad, float *grad, size_t features, bool fresh, const size_t count)
+INLINE void backward_block(const uint8_t *blocks, uint32_t *cursor, uint32_t step,
+                           const uint64_t *rows, const float *dz, size_t pad, float *grad,
+                           size_t features, bool fresh, const size_t count)
 {
     vec acc[GROUP];
 #pragma GCC unroll 16
@@ -290,20 +313,22 @@ INLINE void backward_block(const uint8_t *blocks, uint32_t *cursor, uint32_t ste
 
 /* The two inner loops with the number of classes as a constant, so that the accumulators are registers. They stay functions of
  * their own: inlined into the loops around them, the compiler runs out of registers for addresses and keeps those in vectors. */
-typedef void forward_fn(const uint8_t *x, const uint64_t *mask, const float *packed, size_t stride, float *z);
-typedef void backward_fn(const uint8_t *blocks, uint32_t *cursor, uint32_t step, const uint64_t *rows, const float *dz,
-                         size_t pad, float *grad, size_t features, bool fresh);
-#define SIZED(name, count)                                                                                                       \
-    static __attribute__((noinline)) void forward_##name(const uint8_t *x, const uint64_t *mask, const float *packed,            \
-                                                         size_t stride, float *z)                                                \
-    {                                                                                                                            \
-        forward_row(x, mask, packed, stride, z, count);                                                                          \
-    }                                                                                                                            \
-    static __attribute__((noinline)) void backward_##name(const uint8_t *blocks, uint32_t *cursor, uint32_t step,                \
-                                                          const uint64_t *rows, const float *dz, size_t pad, float *grad,        \
-                                                          size_t features, bool fresh)                                           \
-    {                                                                                                                            \
-        backward_block(blocks, cursor, step, rows, dz, pad, grad, features, fresh, count);                                       \
+typedef void forward_fn(const uint8_t *x, const uint64_t *mask, const float *packed, size_t stride,
+                        float *z);
+typedef void backward_fn(const uint8_t *blocks, uint32_t *cursor, uint32_t step,
+                         const uint64_t *rows, const float *dz, size_t pad, float *grad,
+                         size_t features, bool fresh);
+#define SIZED(name, count)                                                                         \
+    static __attribute__((noinline)) void forward_##name(                                          \
+        const uint8_t *x, const uint64_t *mask, const float *packed, size_t stride, float *z)      \
+    {                                                                                              \
+        forward_row(x, mask, packed, stride, z, count);                                            \
+    }                                                                                              \
+    static __attribute__((noinline)) void backward_##name(                                         \
+        const uint8_t *blocks, uint32_t *cursor, uint32_t step, const uint64_t *rows,              \
+        const float *dz, size_t pad, float *grad, size_t features, bool fresh)                     \
+    {                                                                                              \
+        backward_block(blocks, cursor, step, rows, dz, pad, grad, features, fresh, count);         \
     }
 SIZED(many, GROUP)
 SIZED(four, 4)
@@ -313,7 +338,9 @@ static const struct group {
     uint32_t count; /* classes done together */
     forward_fn *forward;
     backward_fn *backward;
-} GROUPS[] = {{GROUP, forward_many, backward_many}, {4, forward_four, backward_four}, {1, forward_one, backward_one}};
+} GROUPS[] = {{GROUP, forward_many, backward_many},
+              {4, forward_four, backward_four},
+              {1, forward_one, backward_one}};
 
 /* The largest group that `left` classes fill. */
 INLINE const struct group *group_for(uint32_t left)
@@ -335,12 +362,14 @@ INLINE void prefetch_row(const struct yk_softmax_pass *p, uint32_t row)
 }
 
 /* Copy the blocks of word `w` that `need` names and that are not there yet to packed order, a last one that is not full with zeros. */
-static void pack_weights(const struct yk_softmax_pass *p, const struct scratch *s, uint32_t w, uint64_t need)
+static void pack_weights(const struct yk_softmax_pass *p, const struct scratch *s, uint32_t w,
+                         uint64_t need)
 {
     need &= ~s->ready[w];
     s->ready[w] |= need;
     for (; need != 0; need &= need - 1) {
-        size_t block = (size_t)w * 64 + (size_t)__builtin_ctzll(need), left = p->features - block * BLOCK;
+        size_t block = (size_t)w * 64 + (size_t)__builtin_ctzll(need),
+               left = p->features - block * BLOCK;
         const float *from = p->weight + block * BLOCK;
         float *to = s->packed + block * p->classes * BLOCK;
         for (size_t c = 0; c < p->classes && left >= BLOCK; c++)
@@ -352,14 +381,15 @@ static void pack_weights(const struct yk_softmax_pass *p, const struct scratch *
     }
 }
 
-static void start_cursors(const struct yk_softmax_pass *p, const struct scratch *s, const uint32_t *row, uint32_t n)
+static void start_cursors(const struct yk_softmax_pass *p, const struct scratch *s,
+                          const uint32_t *row, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         s->cursor[i] = p->first[row[i]];
 }
 
-static void forward(const struct yk_softmax_pass *p, const struct scratch *s, const uint32_t *row, uint32_t n,
-                    const uint32_t *ahead, uint32_t n_ahead)
+static void forward(const struct yk_softmax_pass *p, const struct scratch *s, const uint32_t *row,
+                    uint32_t n, const uint32_t *ahead, uint32_t n_ahead)
 {
     size_t stride = (size_t)p->classes * BLOCK;
     memset(s->z, 0, sizeof(float) * n * s->pad);
@@ -379,7 +409,8 @@ static void forward(const struct yk_softmax_pass *p, const struct scratch *s, co
                 prefetch_row(p, ahead[i]);
             for (uint32_t c = 0; c < p->classes; c += g->count) {
                 g = group_for(p->classes - c);
-                g->forward(x, mask, s->packed + w * 64 * stride + c * BLOCK, stride, s->z + i * s->pad + c);
+                g->forward(x, mask, s->packed + w * 64 * stride + c * BLOCK, stride,
+                           s->z + i * s->pad + c);
             }
             for (uint32_t k = 0; k < STRIP; k++)
                 s->cursor[i] += (uint32_t)__builtin_popcountll(mask[k * YK_TILE]);
@@ -387,8 +418,8 @@ static void forward(const struct yk_softmax_pass *p, const struct scratch *s, co
 }
 
 /* z -> p, or (p - onehot) * scale where gradients are wanted; sums loss, hits and the bias gradient. */
-static void softmax_rows(struct yk_softmax_pass *p, const struct scratch *s, const uint32_t *row, uint32_t n, float *prob,
-                         const wide *bias, wide *grad_bias)
+static void softmax_rows(struct yk_softmax_pass *p, const struct scratch *s, const uint32_t *row,
+                         uint32_t n, float *prob, const wide *bias, wide *grad_bias)
 {
     const wide lowest = (wide){0} - INFINITY, one = (wide){0} + 1;
     const wide_i lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
@@ -398,7 +429,8 @@ static void softmax_rows(struct yk_softmax_pass *p, const struct scratch *s, con
         uint32_t label = p->labels[row[i]], parts = s->pad / LANES;
         wide top = lowest;
         for (uint32_t k = 0; k < parts; k++) {
-            z[k] = z[k] * p->scale + bias[k]; /* bias is -inf in the padding, so those lanes end as e^-inf = 0 */
+            z[k] = z[k] * p->scale +
+                   bias[k]; /* bias is -inf in the padding, so those lanes end as e^-inf = 0 */
             top = larger(z[k], top);
         }
         float max = max16(top), own = ((float *)z)[label];
@@ -430,7 +462,10 @@ static void softmax_rows(struct yk_softmax_pass *p, const struct scratch *s, con
             continue;
         for (uint32_t k = 0; k < parts; k++) {
             wide_i own_lane = lanes == (int32_t)(label - k * LANES);
-            z[k] -= (wide)(own_lane & (wide_i)one); /* by mask: a scalar store into z would stall the loads that follow */
+            z[k] -=
+                (wide)(own_lane &
+                       (wide_i)
+                           one); /* by mask: a scalar store into z would stall the loads that follow */
             grad_bias[k] += z[k];
             z[k] *= p->scale;
         }
@@ -461,19 +496,22 @@ static void find_columns(const struct scratch *s, uint32_t n)
 }
 
 /* One block of dW, all classes. */
-static void backward_classes(const struct yk_softmax_pass *p, const struct scratch *s, const uint64_t *rows, float *grad,
-                             size_t stride, bool fresh)
+static void backward_classes(const struct yk_softmax_pass *p, const struct scratch *s,
+                             const uint64_t *rows, float *grad, size_t stride, bool fresh)
 {
     const struct group *g;
     for (uint32_t c = 0; c < p->classes; c += g->count) {
         g = group_for(p->classes - c);
-        g->backward(p->blocks, s->cursor, c + g->count == p->classes, rows, s->z + c, s->pad, grad + c * stride, stride, fresh);
+        g->backward(p->blocks, s->cursor, c + g->count == p->classes, rows, s->z + c, s->pad,
+                    grad + c * stride, stride, fresh);
     }
 }
 
-static void backward(const struct yk_softmax_pass *p, const struct scratch *s, const uint32_t *row, uint32_t n, bool fresh)
+static void backward(const struct yk_softmax_pass *p, const struct scratch *s, const uint32_t *row,
+                     uint32_t n, bool fresh)
 {
-    bool zeroed = fresh && n <= FEW; /* a few rows leave most blocks empty: clear them all at once */
+    bool zeroed =
+        fresh && n <= FEW; /* a few rows leave most blocks empty: clear them all at once */
     if (zeroed)
         memset(p->grad_weight, 0, sizeof(float) * p->classes * p->features);
     find_columns(s, n);
@@ -497,7 +535,8 @@ static void backward(const struct yk_softmax_pass *p, const struct scratch *s, c
             backward_classes(p, s, rows, part, BLOCK, true);
             for (size_t c = 0; c < p->classes; c++)
                 for (size_t k = 0; k < width; k++)
-                    grad[c * p->features + k] = part[c * BLOCK + k] + (fresh ? 0 : grad[c * p->features + k]);
+                    grad[c * p->features + k] =
+                        part[c * BLOCK + k] + (fresh ? 0 : grad[c * p->features + k]);
         }
     }
 }
@@ -515,12 +554,14 @@ void JOIN(yk_softmax_, YK_ISA)(struct yk_softmax_pass *p)
     for (uint32_t at = 0; at < p->n; at += YK_TILE) {
         uint32_t n = p->n - at < YK_TILE ? p->n - at : YK_TILE;
         const uint32_t *row = p->row + at;
-        uint32_t left = p->n - at - n; /* rows of this pass still to come; after the last tile, the next batch's */
+        uint32_t left =
+            p->n - at -
+            n; /* rows of this pass still to come; after the last tile, the next batch's */
         const uint32_t *ahead = left > 0 ? row + n : p->ahead;
         uint32_t n_ahead = left > 0 ? left : p->n_ahead;
         forward(p, &s, row, n, ahead, n_ahead < n ? n_ahead : n);
-        softmax_rows(p, &s, row, n, p->prob ? p->prob + (size_t)at * p->classes : NULL, (const wide *)(const void *)bias,
-                     (wide *)(void *)grad_bias);
+        softmax_rows(p, &s, row, n, p->prob ? p->prob + (size_t)at * p->classes : NULL,
+                     (const wide *)(const void *)bias, (wide *)(void *)grad_bias);
         if (p->grad_weight != NULL)
             backward(p, &s, row, n, at == 0);
     }

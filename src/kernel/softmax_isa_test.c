@@ -61,7 +61,21 @@ static void room_release(struct room *r)
 
 /* --- a case: one pass with its memory, and what a patient person would compute --- */
 
-enum { PIXELS, BLOCKS, FIRST, NONZERO, LABELS, ROW, WEIGHT, BIAS, GRAD_WEIGHT, GRAD_BIAS, PROB, SCRATCH, ROOMS };
+enum {
+    PIXELS,
+    BLOCKS,
+    FIRST,
+    NONZERO,
+    LABELS,
+    ROW,
+    WEIGHT,
+    BIAS,
+    GRAD_WEIGHT,
+    GRAD_BIAS,
+    PROB,
+    SCRATCH,
+    ROOMS
+};
 
 struct pass_case {
     struct room room[ROOMS];
@@ -71,7 +85,8 @@ struct pass_case {
     size_t weights;              /* features * classes */
     double *z;                   /* (n, classes) */
     double loss, *prob, *grad_weight, *grad_bias;
-    double *size_weight; /* what a gradient's error is measured against: the same sum over 1 instead of |dz| */
+    double *
+        size_weight; /* what a gradient's error is measured against: the same sum over 1 instead of |dz| */
     uint32_t correct;
 };
 
@@ -89,7 +104,8 @@ static void pack(struct pass_case *c, const uint8_t *x, uint32_t features)
     for (int i = BLOCKS; i <= NONZERO; i++)
         room_release(&c->room[i]);
     uint32_t *first = room_of(&c->room[FIRST], (c->rows + 1) * sizeof *first, sizeof(void *));
-    uint64_t *nonzero = room_of(&c->room[NONZERO], (size_t)c->rows * words * sizeof *nonzero, sizeof(void *));
+    uint64_t *nonzero =
+        room_of(&c->room[NONZERO], (size_t)c->rows * words * sizeof *nonzero, sizeof(void *));
     assert_non_null(kept);
     memset(nonzero, 0, (size_t)c->rows * words * sizeof *nonzero);
     for (uint32_t i = 0; i < c->rows; i++) {
@@ -119,7 +135,8 @@ static void pack(struct pass_case *c, const uint8_t *x, uint32_t features)
     c->pass.words = words;
 }
 
-static void case_open(struct pass_case *c, uint32_t features, uint32_t classes, uint32_t n, unsigned density, struct yk_rng *r)
+static void case_open(struct pass_case *c, uint32_t features, uint32_t classes, uint32_t n,
+                      unsigned density, struct yk_rng *r)
 {
     *c = (struct pass_case){.rows = n / 2 + 3, .weights = (size_t)features * classes};
     size_t pixels = (size_t)c->rows * features;
@@ -182,7 +199,8 @@ static void reference(struct pass_case *c)
     uint32_t classes = p->classes, features = p->features;
     for (uint32_t i = 0; i < p->n; i++) {
         const uint8_t *x = c->pixels + (size_t)p->row[i] * features;
-        double *z = c->z + (size_t)i * classes, *prob = c->prob + (size_t)i * classes, max = -INFINITY;
+        double *z = c->z + (size_t)i * classes, *prob = c->prob + (size_t)i * classes,
+               max = -INFINITY;
         uint32_t label = p->labels[p->row[i]], best = 0;
         for (uint32_t k = 0; k < classes; k++) {
             z[k] = 0;
@@ -208,7 +226,8 @@ static void reference(struct pass_case *c)
             c->grad_bias[k] += dz;
             for (uint32_t q = 0; q < features; q++)
                 if (x[q] != 0)
-                    c->grad_weight[(size_t)k * features + q] += dz * (double)x[q] * (double)p->scale;
+                    c->grad_weight[(size_t)k * features + q] +=
+                        dz * (double)x[q] * (double)p->scale;
         }
     }
 }
@@ -240,9 +259,10 @@ static void compare(const struct pass_case *c, const char *name, double slip)
 {
     const struct yk_softmax_pass *p = &c->pass;
     size_t features = p->features;
-#define CLOSE(what, got, expected, within)                                                                                       \
-    if (!(fabs((double)(got) - (expected)) <= (within)))                                                                         \
-    fail_msg("%s, %u x %u, n %u: %s is %.9g, not %.9g", name, p->features, p->classes, p->n, what, (double)(got), expected)
+#define CLOSE(what, got, expected, within)                                                         \
+    if (!(fabs((double)(got) - (expected)) <= (within)))                                           \
+    fail_msg("%s, %u x %u, n %u: %s is %.9g, not %.9g", name, p->features, p->classes, p->n, what, \
+             (double)(got), expected)
     CLOSE("loss", p->loss, c->loss, slip * p->n + 1e-6 * fabs(c->loss));
     for (size_t i = 0; i < (size_t)p->n * p->classes; i++)
         CLOSE("a probability", p->prob[i], c->prob[i], slip);
@@ -250,8 +270,8 @@ static void compare(const struct pass_case *c, const char *name, double slip)
         CLOSE("a bias gradient", p->grad_bias[k], c->grad_bias[k], slip * p->n);
     for (size_t k = 0; k < p->classes; k++)
         for (size_t q = 0; q < features; q++)
-            CLOSE("a weight gradient", p->grad_weight[k * features + q], c->grad_weight[k * features + q],
-                  slip * c->size_weight[q]);
+            CLOSE("a weight gradient", p->grad_weight[k * features + q],
+                  c->grad_weight[k * features + q], slip * c->size_weight[q]);
 }
 
 static void check_all_sets(struct pass_case *c, double slip)
@@ -266,14 +286,17 @@ static void check_all_sets(struct pass_case *c, double slip)
         forward.grad_weight = forward.grad_bias = NULL;
         run(c, k, &forward);
         if (forward.loss != loss || forward.correct != c->correct)
-            fail_msg("%s, %u x %u, n %u: forward only gives loss %.17g and %u right, not %.17g and %u", k->name, c->pass.features,
-                     c->pass.classes, c->pass.n, forward.loss, forward.correct, loss, c->correct);
+            fail_msg(
+                "%s, %u x %u, n %u: forward only gives loss %.17g and %u right, not %.17g and %u",
+                k->name, c->pass.features, c->pass.classes, c->pass.n, forward.loss,
+                forward.correct, loss, c->correct);
         for (size_t j = 0; j < (size_t)forward.n * forward.classes; j++)
             assert_true(fabs((double)forward.prob[j] - c->prob[j]) <= slip);
     }
 }
 
-static void check_shape(uint32_t features, uint32_t classes, uint32_t n, unsigned density, struct yk_rng *r)
+static void check_shape(uint32_t features, uint32_t classes, uint32_t n, unsigned density,
+                        struct yk_rng *r)
 {
     struct pass_case c;
     case_open(&c, features, classes, n, density, r);
@@ -379,7 +402,8 @@ static void test_ties(void **state)
             ((float *)c.pass.bias)[k] = k == TIE[t].first || k == TIE[t].second ? 0.5f : -1.0f;
         uint32_t expected = 0;
         for (uint32_t i = 0; i < c.pass.n; i++) {
-            ((uint16_t *)c.pass.labels)[c.pass.row[i]] = (uint16_t)(c.pass.row[i] % 2 ? TIE[t].first : TIE[t].second);
+            ((uint16_t *)c.pass.labels)[c.pass.row[i]] =
+                (uint16_t)(c.pass.row[i] % 2 ? TIE[t].first : TIE[t].second);
             expected += c.pass.row[i] % 2;
         }
         assert_in_range(expected, 20, 80);
@@ -405,8 +429,11 @@ static void test_not_finite(void **state)
                 for (uint32_t k = 0; k < SHAPE[s][1]; k++) {
                     struct pass_case c;
                     case_open(&c, SHAPE[s][0], SHAPE[s][1], 70, 100, &r);
-                    ((uint16_t *)c.pass.labels)[c.pass.row[0]] = (uint16_t)k; /* -inf matters only to the label's own loss */
-                    ((float *)c.pass.weight)[(size_t)k * SHAPE[s][0] + yk_rng_below(&r, SHAPE[s][0])] = BAD[b];
+                    ((uint16_t *)c.pass.labels)[c.pass.row[0]] =
+                        (uint16_t)k; /* -inf matters only to the label's own loss */
+                    ((float *)
+                         c.pass.weight)[(size_t)k * SHAPE[s][0] + yk_rng_below(&r, SHAPE[s][0])] =
+                        BAD[b];
                     run(&c, yk_kernels_at(i), &c.pass);
                     assert_true(isnan(BAD[b]) ? isnan(c.pass.loss) : !isfinite(c.pass.loss));
                     struct yk_softmax_pass forward = c.pass;
@@ -433,7 +460,8 @@ static void test_same_bits(void **state)
             for (size_t k = 0; k < COUNT(ahead); k++)
                 ahead[k] = yk_rng_below(&r, c.rows);
             run(&c, kernels, &c.pass);
-            size_t weights = c.weights * sizeof(float), probs = (size_t)c.pass.n * c.pass.classes * sizeof(float);
+            size_t weights = c.weights * sizeof(float),
+                   probs = (size_t)c.pass.n * c.pass.classes * sizeof(float);
             float *grad = malloc(weights), *prob = malloc(probs);
             double loss = c.pass.loss;
             assert_true(grad != NULL && prob != NULL);
@@ -467,8 +495,9 @@ static void test_same_bits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shapes), cmocka_unit_test(test_big_logits), cmocka_unit_test(test_sums_are_exact),
-        cmocka_unit_test(test_ties),   cmocka_unit_test(test_not_finite), cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_shapes),         cmocka_unit_test(test_big_logits),
+        cmocka_unit_test(test_sums_are_exact), cmocka_unit_test(test_ties),
+        cmocka_unit_test(test_not_finite),     cmocka_unit_test(test_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

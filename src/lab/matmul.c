@@ -55,16 +55,19 @@ static yk_code write_tile(struct yk_matmul *m, const struct yk_block *tile, stru
 }
 
 /* One panel onto the tile. */
-static yk_code multiply_panel(struct yk_matmul *m, const struct yk_block *tile, const struct yk_block *a, void *const data[],
-                              bool first, struct yk_error *e)
+static yk_code multiply_panel(struct yk_matmul *m, const struct yk_block *tile,
+                              const struct yk_block *a, void *const data[], bool first,
+                              struct yk_error *e)
 {
     const float *left = data[YK_MATMUL_A];
     double row_flops = 2 * (double)tile->cols * (double)a->cols;
-    uint64_t at_once = (uint64_t)fmin(CALL_TIME * m->plan.card[m->rank].gflops * 1e9 / row_flops, (double)tile->rows);
+    uint64_t at_once = (uint64_t)fmin(CALL_TIME * m->plan.card[m->rank].gflops * 1e9 / row_flops,
+                                      (double)tile->rows);
     at_once = at_once > ROWS_LEAST ? at_once : ROWS_LEAST;
     yk_code rc = YK_OK;
     for (uint64_t r = 0; r < tile->rows && rc == YK_OK; r += at_once) {
-        struct yk_gemm_job job = {.n = tile->cols, .k = a->cols, .a = left + r * a->cols, .b = data[YK_MATMUL_B]};
+        struct yk_gemm_job job = {
+            .n = tile->cols, .k = a->cols, .a = left + r * a->cols, .b = data[YK_MATMUL_B]};
         job.m = tile->rows - r < at_once ? tile->rows - r : at_once;
         job.c = m->tile + r * tile->cols;
         job.lda = a->cols;
@@ -81,7 +84,8 @@ static yk_code multiply_panel(struct yk_matmul *m, const struct yk_block *tile, 
 static yk_code multiply(struct yk_matmul *m, struct yk_block *last, struct yk_error *e)
 {
     uint64_t panels = yk_matmul_panels(&m->plan), panel;
-    double all = (double)m->part->c.rows * (double)m->part->c.cols * (double)m->plan.k, done = 0, start = yk_now();
+    double all = (double)m->part->c.rows * (double)m->part->c.cols * (double)m->plan.k, done = 0,
+           start = yk_now();
     *last = (struct yk_block){0};
     yk_code rc = yk_load_begin(m, walk, m, YK_F32, true, e);
     bool more = rc == YK_OK;
@@ -126,7 +130,8 @@ static void add_products(void *arg, unsigned part)
     double sum = 0;
     for (uint64_t r = lo; r < hi; r += SUB)
         for (uint64_t c = 0; c < d->cols; c += SUB) {
-            uint64_t rows = hi - r < SUB ? hi - r : SUB, cols = d->cols - c < SUB ? d->cols - c : SUB;
+            uint64_t rows = hi - r < SUB ? hi - r : SUB,
+                     cols = d->cols - c < SUB ? d->cols - c : SUB;
             for (uint64_t i = 0; i < rows; i++)
                 for (uint64_t j = 0; j < cols; j++)
                     sum += d->a[(r + i) * d->cols + c + j] * d->b[(c + j) * d->rows + r + i];
@@ -145,7 +150,11 @@ static yk_code add_trace(struct yk_matmul *m, struct yk_error *e)
         rc = yk_load_take(m, i, data, block, &more, e);
         if (rc != YK_OK || !more)
             break;
-        struct diagonal d = {.a = data[0], .b = data[1], .rows = block[0].rows, .cols = block[0].cols, .parts = m->threads};
+        struct diagonal d = {.a = data[0],
+                             .b = data[1],
+                             .rows = block[0].rows,
+                             .cols = block[0].cols,
+                             .parts = m->threads};
         yk_team_run(m->team, d.parts, add_products, &d);
         yk_load_free(m, i);
         for (unsigned p = 0; p < d.parts; p++)
@@ -164,7 +173,8 @@ static yk_code probe(struct yk_matmul *m, struct yk_error *e)
 {
     struct yk_probe_report mine = {0};
     yk_code rc = YK_OK;
-    for (int x = 0; x < YK_MATMUL_INPUTS && rc == YK_OK && mine.rate == 0 && m->part->pulls > 0; x++)
+    for (int x = 0; x < YK_MATMUL_INPUTS && rc == YK_OK && mine.rate == 0 && m->part->pulls > 0;
+         x++)
         for (uint64_t t = 0; t < 2 && rc == YK_OK && mine.rate == 0; t++) {
             int from = yk_matmul_supplier(&m->plan, m->rank, x, t);
             if (from != m->rank)
@@ -194,7 +204,9 @@ static yk_code work(struct yk_matmul *m, struct yk_matmul_result *result, struct
     double start = yk_now();
     if (m->plan.product)
         yk_check_signs(m->x, m->plan.n, m->ask.seed);
-    yk_code rc = m->part->row < 0 ? YK_OK : m->plan.product ? multiply(m, &last, e) : add_trace(m, e);
+    yk_code rc = m->part->row < 0  ? YK_OK
+                 : m->plan.product ? multiply(m, &last, e)
+                                   : add_trace(m, e);
     const struct yk_work_report mine = {.trace = m->trace};
     if (rc == YK_OK)
         rc = yk_wire_report(m, YK_PHASE_WORK, &mine, sizeof mine, e);
@@ -207,7 +219,8 @@ static yk_code work(struct yk_matmul *m, struct yk_matmul_result *result, struct
         result->gflops = m->plan.flops / result->seconds * 1e-9;
         result->has_trace = m->plan.m == m->plan.n;
         for (int r = 0; r < m->ranks; r++)
-            result->trace += ((const struct yk_work_report *)yk_wire_box(m, YK_PHASE_WORK, r))->trace;
+            result->trace +=
+                ((const struct yk_work_report *)yk_wire_box(m, YK_PHASE_WORK, r))->trace;
         if (result->has_trace && !isfinite(result->trace))
             snprintf(result->reason, sizeof result->reason, "the trace is not a finite number");
     }
@@ -236,7 +249,8 @@ static uint64_t peak_rss(void)
 static yk_code tally(struct yk_matmul *m, struct yk_matmul_result *result, struct yk_error *e)
 {
     const struct yk_check_report mine = {
-        .moved = atomic_load(&m->moved) + (m->rank > 0 ? sizeof(struct yk_note) + sizeof mine : 0), .peak_rss = peak_rss()};
+        .moved = atomic_load(&m->moved) + (m->rank > 0 ? sizeof(struct yk_note) + sizeof mine : 0),
+        .peak_rss = peak_rss()};
     yk_code rc = yk_wire_report(m, YK_PHASE_CHECK, &mine, sizeof mine, e);
     if (rc != YK_OK || m->rank > 0)
         return rc;
@@ -264,8 +278,11 @@ static yk_code phases(struct yk_matmul *m, struct yk_matmul_result *result, stru
     rc = yk_wire_go(m, e);
     if (rc == YK_OK)
         rc = work(m, result, e);
-    if (rc == YK_OK && m->out_fd >= 0 && m->rank > 0 && strcmp(m->plan.card[m->rank].host, m->plan.card[0].host) != 0)
-        rc = fdatasync(m->out_fd) == 0 ? YK_OK : yk_fail_errno(e, YK_FAILED, "cannot write '%s'", m->ask.output);
+    if (rc == YK_OK && m->out_fd >= 0 && m->rank > 0 &&
+        strcmp(m->plan.card[m->rank].host, m->plan.card[0].host) != 0)
+        rc = fdatasync(m->out_fd) == 0
+                 ? YK_OK
+                 : yk_fail_errno(e, YK_FAILED, "cannot write '%s'", m->ask.output);
     double start = yk_now();
     if (rc == YK_OK)
         rc = m->plan.product ? yk_check(m, result, e) : tally(m, result, e);

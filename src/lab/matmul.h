@@ -54,7 +54,8 @@ struct yk_matmul_card { /* what a rank says of itself; travels as it is */
         bool far;  /* ... from a file system on another machine */
         bool wide; /* float64 */
         uint64_t rows, cols;
-        uint64_t mark; /* a hash of its size, header and some of its content: the same file everywhere? */
+        uint64_t
+            mark; /* a hash of its size, header and some of its content: the same file everywhere? */
     } input[YK_MATMUL_INPUTS];
     bool writes;                 /* it can write into the output file */
     char temporary[YK_PATH_MAX]; /* rank 0's: the output's name until it is whole */
@@ -86,16 +87,16 @@ struct yk_matmul_plan {
     uint64_t memory;                      /* of the rank that needs most */
     double flops;                         /* of everybody */
     double seconds;                       /* rank 0's estimate */
-    double wire;                          /* bytes a second that were measured; 0: nothing big moves */
-    struct yk_matmul_part *part;          /* (ranks) */
-    const struct yk_matmul_card *card;    /* (ranks) the caller's */
+    double wire;                       /* bytes a second that were measured; 0: nothing big moves */
+    struct yk_matmul_part *part;       /* (ranks) */
+    const struct yk_matmul_card *card; /* (ranks) the caller's */
     const struct yk_matmul_ask *ask;
 };
 
 /* Files that are not the same on all ranks, sizes that do not fit each other (YK_USAGE), too little memory (YK_USAGE) are errors here,
  * and the same ones on all ranks. */
-yk_code yk_matmul_plan(struct yk_matmul_plan *p, const struct yk_matmul_ask *ask, const struct yk_matmul_card *card, int ranks,
-                       struct yk_error *e);
+yk_code yk_matmul_plan(struct yk_matmul_plan *p, const struct yk_matmul_ask *ask,
+                       const struct yk_matmul_card *card, int ranks, struct yk_error *e);
 void yk_matmul_plan_release(struct yk_matmul_plan *p);
 
 /* Who has block number t of a rank's walk through the matrix `x`? Mostly the rank itself. */
@@ -103,8 +104,9 @@ int yk_matmul_supplier(const struct yk_matmul_plan *p, int rank, int x, uint64_t
 
 /* Step i of a rank's walk: the blocks of A and B that are multiplied next. False past the end. `tile` (may be NULL) is what of C they are
  * part of, and `panel` the how manieth for it. */
-bool yk_matmul_step(const struct yk_matmul_plan *p, int rank, uint64_t i, struct yk_block block[YK_MATMUL_INPUTS],
-                    struct yk_block *tile, uint64_t *panel);
+bool yk_matmul_step(const struct yk_matmul_plan *p, int rank, uint64_t i,
+                    struct yk_block block[YK_MATMUL_INPUTS], struct yk_block *tile,
+                    uint64_t *panel);
 uint64_t yk_matmul_panels(const struct yk_matmul_plan *p); /* of a tile */
 
 struct yk_matmul_result {
@@ -124,29 +126,37 @@ struct yk_matmul_result {
 };
 
 struct yk_matmul_hooks {
-    void (*planned)(void *arg, const struct yk_matmul_plan *p);            /* rank 0, before it starts */
-    void (*say)(void *arg, double part, double seconds, const char *what); /* rank 0, now and then */
-    bool (*stopped)(void *arg);                                            /* rank 0: has the user had enough? May be NULL */
+    void (*planned)(void *arg, const struct yk_matmul_plan *p); /* rank 0, before it starts */
+    void (*say)(void *arg, double part, double seconds,
+                const char *what); /* rank 0, now and then */
+    bool (*stopped)(void *arg);    /* rank 0: has the user had enough? May be NULL */
     void *arg;
 };
 
 struct yk_matmul;
 
-yk_code yk_matmul_open(struct yk_matmul **out, const struct yk_matmul_ask *ask, int rank, int ranks, struct yk_error *e);
+yk_code yk_matmul_open(struct yk_matmul **out, const struct yk_matmul_ask *ask, int rank, int ranks,
+                       struct yk_error *e);
 /* `here`: ranks on this host. */
-yk_code yk_matmul_look(struct yk_matmul *m, int here, struct yk_matmul_card *mine, struct yk_error *e);
-void yk_matmul_reach(struct yk_matmul *m, const struct yk_matmul_card *first, struct yk_matmul_card *mine);
-yk_code yk_matmul_settle(struct yk_matmul *m, const struct yk_matmul_card *cards, struct yk_error *e);
-void yk_matmul_attach(struct yk_matmul *m, struct yk_comm *comm, const struct yk_matmul_hooks *hooks);
+yk_code yk_matmul_look(struct yk_matmul *m, int here, struct yk_matmul_card *mine,
+                       struct yk_error *e);
+void yk_matmul_reach(struct yk_matmul *m, const struct yk_matmul_card *first,
+                     struct yk_matmul_card *mine);
+yk_code yk_matmul_settle(struct yk_matmul *m, const struct yk_matmul_card *cards,
+                         struct yk_error *e);
+void yk_matmul_attach(struct yk_matmul *m, struct yk_comm *comm,
+                      const struct yk_matmul_hooks *hooks);
 yk_code yk_matmul_run(struct yk_matmul *m, struct yk_matmul_result *result, struct yk_error *e);
 const struct yk_matmul_plan *yk_matmul_planned(const struct yk_matmul *m);
-void yk_matmul_close(struct yk_matmul *m); /* an output that is not whole is removed; NULL is fine */
+void yk_matmul_close(
+    struct yk_matmul *m); /* an output that is not whole is removed; NULL is fine */
 
 /* Where the engine could not be closed and may still use our buffers: only the output is removed. */
 void yk_matmul_abandon(struct yk_matmul *m);
 
 /* matmul_report.c. `r` NULL: the plan alone. */
-void yk_matmul_text(const struct yk_matmul_plan *p, const struct yk_matmul_result *r, struct yk_buf *out);
+void yk_matmul_text(const struct yk_matmul_plan *p, const struct yk_matmul_result *r,
+                    struct yk_buf *out);
 json_t *yk_matmul_json(const struct yk_matmul_plan *p, const struct yk_matmul_result *r);
 
 #endif

@@ -41,7 +41,8 @@ void yk_check_signs(float *x, uint64_t n, uint64_t seed)
 }
 
 /* sum row[i] x[i], and sum row[i]^2. Sixteen sums side by side are vectors to the compiler. */
-YK_MATMUL_WIDE static void dot_floats(const float *row, const float *x, uint64_t n, double *dot, double *square)
+YK_MATMUL_WIDE static void dot_floats(const float *row, const float *x, uint64_t n, double *dot,
+                                      double *square)
 {
     double a[LANES] = {0}, b[LANES] = {0};
     uint64_t i = 0;
@@ -62,7 +63,8 @@ YK_MATMUL_WIDE static void dot_floats(const float *row, const float *x, uint64_t
     }
 }
 
-YK_MATMUL_WIDE static void dot_doubles(const float *row, const double *y, uint64_t n, double *dot, double *square)
+YK_MATMUL_WIDE static void dot_doubles(const float *row, const double *y, uint64_t n, double *dot,
+                                       double *square)
 {
     double a[LANES] = {0}, b[LANES] = {0};
     uint64_t i = 0;
@@ -125,7 +127,8 @@ static double multiply_rows(struct yk_matmul *m, struct rows *r)
 void yk_check_tile(struct yk_matmul *m, const struct yk_block *tile)
 {
     double start = yk_now();
-    struct rows r = {.data = m->tile, .rows = tile->rows, .cols = tile->cols, .x = m->x + tile->col};
+    struct rows r = {
+        .data = m->tile, .rows = tile->rows, .cols = tile->cols, .x = m->x + tile->col};
     r.out = m->w + (tile->row - m->part->c.row);
     multiply_rows(m, &r);
     m->check_seconds += yk_now() - start;
@@ -144,19 +147,21 @@ static bool pass_step(void *arg, uint64_t i, struct yk_block block[YK_MATMUL_INP
     const struct pass *p = arg;
     const struct yk_matmul *m = p->m;
     const uint64_t *range = m->part->check[p->x];
-    uint64_t cols = p->x == YK_MATMUL_A ? m->plan.k : m->plan.n, wide = cols < YK_CHECK_COLS ? cols : YK_CHECK_COLS;
+    uint64_t cols = p->x == YK_MATMUL_A ? m->plan.k : m->plan.n,
+             wide = cols < YK_CHECK_COLS ? cols : YK_CHECK_COLS;
     uint64_t across = (cols + wide - 1) / wide, high = YK_CHECK_FLOATS / wide;
     uint64_t row = range[0] + i / across * high, col = i % across * wide;
     if (row >= range[1])
         return false;
-    block[p->x] =
-        (struct yk_block){row, col, range[1] - row < high ? range[1] - row : high, cols - col < wide ? cols - col : wide};
+    block[p->x] = (struct yk_block){row, col, range[1] - row < high ? range[1] - row : high,
+                                    cols - col < wide ? cols - col : wide};
     return true;
 }
 
 /* A block whose floats are not finite: are there doubles in its file that float32 has no room for? The block has been used, so its slot
  * is free to read them into. */
-static yk_code find_large(struct yk_matmul *m, int x, const struct yk_block *block, void *slot, struct yk_error *e)
+static yk_code find_large(struct yk_matmul *m, int x, const struct yk_block *block, void *slot,
+                          struct yk_error *e)
 {
     const struct yk_matrix *input = &m->input[x];
     const double *v = slot;
@@ -204,7 +209,8 @@ static yk_code run_pass(struct yk_matmul *m, int x, double *norm2, struct yk_err
         yk_load_free(m, i);
         more = rc == YK_OK;
         if (m->rank == 0 && m->hooks.say != NULL)
-            m->hooks.say(m->hooks.arg, (double)(b->row + b->rows - first) / (double)rows, 0, "checked");
+            m->hooks.say(m->hooks.arg, (double)(b->row + b->rows - first) / (double)rows, 0,
+                         "checked");
     }
     yk_load_end(m);
     return rc;
@@ -249,7 +255,8 @@ static yk_code report(struct yk_matmul *m, struct yk_error *e)
     if (mine == NULL)
         return yk_fail_memory(e, bytes);
     getrusage(RUSAGE_SELF, &u);
-    *mine = (struct yk_check_report){.moved = atomic_load(&m->moved), .peak_rss = (uint64_t)u.ru_maxrss * 1024};
+    *mine = (struct yk_check_report){.moved = atomic_load(&m->moved),
+                                     .peak_rss = (uint64_t)u.ru_maxrss * 1024};
     mine->moved += m->rank > 0 ? bytes + sizeof(struct yk_note) : 0; /* this very message */
     mine->seconds = m->check_seconds;
     mine->large = m->large[YK_MATMUL_A];
@@ -294,14 +301,17 @@ struct verdict {
 };
 
 /* All rows that can be judged are, whatever the others hold. */
-static struct verdict look_at_rows(const struct yk_matmul_plan *p, const struct sides *s, double norm, double *residual)
+static struct verdict look_at_rows(const struct yk_matmul_plan *p, const struct sides *s,
+                                   double norm, double *residual)
 {
-    double chain = (double)(p->panel + yk_matmul_panels(p) + 8), u = 0x1p-24, g = chain * u / (1 - chain * u);
+    double chain = (double)(p->panel + yk_matmul_panels(p) + 8), u = 0x1p-24,
+           g = chain * u / (1 - chain * u);
     double root = sqrt((double)p->n), doubles = (double)(p->n + p->k) * root * 0x1p-52,
            tiny = SIGMAS * root * (double)p->k * FLT_MIN;
     struct verdict v = {0};
     for (uint64_t i = 0; i < p->m && !v.broken; i++) {
-        double most = s->norm[i] * norm, off = fabs(s->left[i] - s->right[i]) / ((SIGMAS * g + doubles) * most + tiny);
+        double most = s->norm[i] * norm,
+               off = fabs(s->left[i] - s->right[i]) / ((SIGMAS * g + doubles) * most + tiny);
         v.odd += !isfinite(s->norm[i]);
         if (!isfinite(most))
             continue;
@@ -318,28 +328,37 @@ static struct verdict look_at_rows(const struct yk_matmul_plan *p, const struct 
     return v;
 }
 
-static yk_code judge(struct yk_matmul *m, const struct sides *s, double norm, struct yk_matmul_result *result, struct yk_error *e)
+static yk_code judge(struct yk_matmul *m, const struct sides *s, double norm,
+                     struct yk_matmul_result *result, struct yk_error *e)
 {
     const struct verdict v = look_at_rows(&m->plan, s, norm, &result->residual);
     char *reason = result->reason;
     size_t room = sizeof result->reason;
     result->checked = true;
     if (v.broken)
-        return yk_fail(e, YK_FAILED, "the product is wrong: row %llu has values that are not finite, and that cannot be",
-                       (unsigned long long)v.worst);
+        return yk_fail(
+            e, YK_FAILED,
+            "the product is wrong: row %llu has values that are not finite, and that cannot be",
+            (unsigned long long)v.worst);
     if (result->residual > 1)
-        return yk_fail(e, YK_FAILED, "the product is wrong: row %llu is off by %.3g times what rounding can do",
+        return yk_fail(e, YK_FAILED,
+                       "the product is wrong: row %llu is off by %.3g times what rounding can do",
                        (unsigned long long)v.worst, result->residual);
     if (m->large[YK_MATMUL_A] || m->large[YK_MATMUL_B])
-        snprintf(reason, room, "%c has values that are too large for float32, so the product cannot be checked",
+        snprintf(reason, room,
+                 "%c has values that are too large for float32, so the product cannot be checked",
                  m->large[YK_MATMUL_A] ? 'A' : 'B');
     else if (v.odd > 0)
-        snprintf(reason, room, "A has values that are not finite, in %llu of its rows, so the product cannot be checked",
+        snprintf(reason, room,
+                 "A has values that are not finite, in %llu of its rows, so the product cannot be "
+                 "checked",
                  (unsigned long long)v.odd);
     else if (!isfinite(norm))
-        snprintf(reason, room, "B has values that are not finite, so the product cannot be checked");
+        snprintf(reason, room,
+                 "B has values that are not finite, so the product cannot be checked");
     else if (v.overflow > 0)
-        snprintf(reason, room, "the product is beyond the range of float32 in %llu of its rows", (unsigned long long)v.overflow);
+        snprintf(reason, room, "the product is beyond the range of float32 in %llu of its rows",
+                 (unsigned long long)v.overflow);
     else
         result->verified = true;
     return YK_OK;

@@ -19,11 +19,13 @@ static size_t whole_pages(size_t bytes)
 
 void *yk_matmul_memory(size_t bytes)
 {
-    void *p = mmap(NULL, whole_pages(bytes > 0 ? bytes : 1), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *p = mmap(NULL, whole_pages(bytes > 0 ? bytes : 1), PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         return NULL;
     if (bytes >= HUGE)
-        madvise(p, whole_pages(bytes), MADV_HUGEPAGE); /* fewer faults; without it all is right, and slower */
+        madvise(p, whole_pages(bytes),
+                MADV_HUGEPAGE); /* fewer faults; without it all is right, and slower */
     return p;
 }
 
@@ -43,7 +45,8 @@ static void wait_changed(struct yk_loader *l)
     pthread_cond_timedwait(&l->changed, &l->lock, &until);
 }
 
-static yk_code load_step(struct yk_matmul *m, uint64_t i, const struct yk_block block[YK_MATMUL_INPUTS], struct yk_error *e)
+static yk_code load_step(struct yk_matmul *m, uint64_t i,
+                         const struct yk_block block[YK_MATMUL_INPUTS], struct yk_error *e)
 {
     struct yk_loader *l = &m->loader;
     yk_code rc = YK_OK;
@@ -88,7 +91,8 @@ static void *run(void *arg)
     }
 }
 
-yk_code yk_load_begin(struct yk_matmul *m, bool (*step)(void *arg, uint64_t i, struct yk_block block[YK_MATMUL_INPUTS]),
+yk_code yk_load_begin(struct yk_matmul *m,
+                      bool (*step)(void *arg, uint64_t i, struct yk_block block[YK_MATMUL_INPUTS]),
                       void *arg, enum yk_float type, bool ask_others, struct yk_error *e)
 {
     struct yk_loader *l = &m->loader;
@@ -106,8 +110,8 @@ yk_code yk_load_begin(struct yk_matmul *m, bool (*step)(void *arg, uint64_t i, s
     return YK_OK;
 }
 
-yk_code yk_load_take(struct yk_matmul *m, uint64_t i, void *data[YK_MATMUL_INPUTS], struct yk_block block[YK_MATMUL_INPUTS],
-                     bool *more, struct yk_error *e)
+yk_code yk_load_take(struct yk_matmul *m, uint64_t i, void *data[YK_MATMUL_INPUTS],
+                     struct yk_block block[YK_MATMUL_INPUTS], bool *more, struct yk_error *e)
 {
     struct yk_loader *l = &m->loader;
     yk_code rc = YK_OK;

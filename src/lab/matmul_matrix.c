@@ -19,7 +19,12 @@ enum { SAMPLE = 1 << 16 }; /* bytes of a file's beginning, middle and end that a
 
 void yk_matrix_make(struct yk_matrix *x, uint64_t n, uint64_t seed, int which)
 {
-    *x = (struct yk_matrix){.made = true, .rows = n, .cols = n, .seed = seed, .which = (uint64_t)which, .file = {.fd = -1}};
+    *x = (struct yk_matrix){.made = true,
+                            .rows = n,
+                            .cols = n,
+                            .seed = seed,
+                            .which = (uint64_t)which,
+                            .file = {.fd = -1}};
 }
 
 yk_code yk_matrix_open(struct yk_matrix *x, const char *path, struct yk_error *e)
@@ -36,7 +41,8 @@ void yk_matrix_close(struct yk_matrix *x)
     yk_npy_close(&x->file);
 }
 
-YK_MATMUL_WIDE static void make_row(float *out, uint32_t first, uint64_t n, uint32_t key, uint32_t key2)
+YK_MATMUL_WIDE static void make_row(float *out, uint32_t first, uint64_t n, uint32_t key,
+                                    uint32_t key2)
 {
     for (uint64_t i = 0; i < n; i++) {
         uint32_t h = (uint32_t)i + first + key;
@@ -61,7 +67,8 @@ static void widen(double *row, uint64_t n)
     }
 }
 
-yk_code yk_matrix_read(const struct yk_matrix *x, const struct yk_block *b, enum yk_float type, void *out, struct yk_error *e)
+yk_code yk_matrix_read(const struct yk_matrix *x, const struct yk_block *b, enum yk_float type,
+                       void *out, struct yk_error *e)
 {
     if (!x->made)
         return yk_npy_read(&x->file, b, type, out, e);

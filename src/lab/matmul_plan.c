@@ -22,8 +22,10 @@
 enum {
     PANEL = 1024, /* columns of A, rows of B that are multiplied at a time */
     PANEL_LEAST = 64,
-    OVERHEAD = 117000000, /* bytes of the program itself, MPI's and oneDNN's buffers; the least --memory comes from it */
-    TRACE_BLOCKS = 4 * YK_TRACE_BLOCK * YK_TRACE_BLOCK * (int)sizeof(double), /* two of A, two of B */
+    OVERHEAD =
+        117000000, /* bytes of the program itself, MPI's and oneDNN's buffers; the least --memory comes from it */
+    TRACE_BLOCKS =
+        4 * YK_TRACE_BLOCK * YK_TRACE_BLOCK * (int)sizeof(double), /* two of A, two of B */
     NOTE = (int)sizeof(struct yk_note),
 };
 /* To compare plans with, before anything is measured: bytes a second. */
@@ -64,7 +66,8 @@ uint64_t yk_matmul_panels(const struct yk_matmul_plan *p)
     return up(p->k, p->panel);
 }
 
-static bool trace_step(const struct yk_matmul_plan *p, const struct yk_matmul_part *mine, uint64_t i, struct yk_block block[2])
+static bool trace_step(const struct yk_matmul_plan *p, const struct yk_matmul_part *mine,
+                       uint64_t i, struct yk_block block[2])
 {
     uint64_t side = p->panel, across = up(p->k, side), down = up(mine->c.rows, side);
     if (i >= down * across)
@@ -76,15 +79,16 @@ static bool trace_step(const struct yk_matmul_plan *p, const struct yk_matmul_pa
     return true;
 }
 
-bool yk_matmul_step(const struct yk_matmul_plan *p, int rank, uint64_t i, struct yk_block block[YK_MATMUL_INPUTS],
-                    struct yk_block *tile, uint64_t *panel)
+bool yk_matmul_step(const struct yk_matmul_plan *p, int rank, uint64_t i,
+                    struct yk_block block[YK_MATMUL_INPUTS], struct yk_block *tile, uint64_t *panel)
 {
     const struct yk_matmul_part *mine = &p->part[rank];
     if (mine->row < 0)
         return false;
     if (!p->product)
         return trace_step(p, mine, i, block);
-    uint64_t panels = yk_matmul_panels(p), down = up(mine->c.rows, p->tile_rows), across = up(mine->c.cols, p->tile_cols);
+    uint64_t panels = yk_matmul_panels(p), down = up(mine->c.rows, p->tile_rows),
+             across = up(mine->c.cols, p->tile_cols);
     uint64_t t = i % panels, tr = i / panels / across, tc = i / panels % across;
     if (tr >= down)
         return false;
@@ -107,7 +111,8 @@ bool yk_matmul_step(const struct yk_matmul_plan *p, int rank, uint64_t i, struct
 static bool partners(const struct yk_matmul_plan *p, int a, int b, int x)
 {
     const struct yk_matmul_part *one = &p->part[a], *other = &p->part[b];
-    return one->row >= 0 && other->row >= 0 && (x == YK_MATMUL_A ? one->row == other->row : one->col == other->col);
+    return one->row >= 0 && other->row >= 0 &&
+           (x == YK_MATMUL_A ? one->row == other->row : one->col == other->col);
 }
 
 /* The t-th, round and round, of the ranks that see it; of the partners alone if there are any. -1: none. */
@@ -142,7 +147,8 @@ int yk_matmul_supplier(const struct yk_matmul_plan *p, int rank, int x, uint64_t
 /* --- checks --- */
 
 /* Every rank that sees a matrix sees the same one, and somebody does. Its size is in `rows` and `cols`. */
-static yk_code same_everywhere(const struct yk_matmul_plan *p, int x, uint64_t *rows, uint64_t *cols, struct yk_error *e)
+static yk_code same_everywhere(const struct yk_matmul_plan *p, int x, uint64_t *rows,
+                               uint64_t *cols, struct yk_error *e)
 {
     int first = -1;
     const char *path = p->ask->path[x];
@@ -151,8 +157,8 @@ static yk_code same_everywhere(const struct yk_matmul_plan *p, int x, uint64_t *
         if (!c->input[x].seen)
             continue;
         if (first >= 0 && c->input[x].mark != p->card[first].input[x].mark) {
-            yk_fail(e, YK_DATA, "'%s' is another file on rank %d ('%s') than on rank %d ('%s')", path, r, c->host, first,
-                    p->card[first].host);
+            yk_fail(e, YK_DATA, "'%s' is another file on rank %d ('%s') than on rank %d ('%s')",
+                    path, r, c->host, first, p->card[first].host);
             yk_hint(e, "give every host the same file, or let only some of them have it");
             return YK_DATA;
         }
@@ -175,10 +181,14 @@ static yk_code check_sizes(struct yk_matmul_plan *p, struct yk_error *e)
         return rc;
     if (inner != p->k)
         return yk_fail(e, YK_USAGE,
-                       "'%s' is %" PRIu64 " x %" PRIu64 " and '%s' is %" PRIu64 " x %" PRIu64 ": the inner sizes differ",
+                       "'%s' is %" PRIu64 " x %" PRIu64 " and '%s' is %" PRIu64 " x %" PRIu64
+                       ": the inner sizes differ",
                        p->ask->path[0], p->m, p->k, p->ask->path[1], inner, p->n);
     if (p->ask->trace && p->m != p->n)
-        return yk_fail(e, YK_USAGE, "the product is %" PRIu64 " x %" PRIu64 ", and only a square matrix has a trace", p->m, p->n);
+        return yk_fail(e, YK_USAGE,
+                       "the product is %" PRIu64 " x %" PRIu64
+                       ", and only a square matrix has a trace",
+                       p->m, p->n);
     return YK_OK;
 }
 
@@ -241,7 +251,8 @@ static bool place(struct yk_matmul_plan *p, const struct hosts *h, int rows, int
             part->row = i / cols;
             part->col = i % cols;
         }
-        uint64_t r = (uint64_t)part->row, c = (uint64_t)part->col, height = (uint64_t)rows, width = (uint64_t)cols;
+        uint64_t r = (uint64_t)part->row, c = (uint64_t)part->col, height = (uint64_t)rows,
+                 width = (uint64_t)cols;
         part->c.row = share(p->m, height, r);
         part->c.rows = share(p->m, height, r + 1) - part->c.row;
         part->c.col = share(p->n, width, c);
@@ -252,7 +263,8 @@ static bool place(struct yk_matmul_plan *p, const struct hosts *h, int rows, int
 
 /* Distinct rows of A's regions and columns of B's on each host, in elements: what it reads from files, if every block is read once. The
  * most that a host reads, and in `all` what all of them read of A and of B. */
-static double host_reads(const struct yk_matmul_plan *p, const struct hosts *h, double all[YK_MATMUL_INPUTS])
+static double host_reads(const struct yk_matmul_plan *p, const struct hosts *h,
+                         double all[YK_MATMUL_INPUTS])
 {
     double largest = 0;
     int at = 0;
@@ -287,7 +299,8 @@ static double weigh(const struct yk_matmul_plan *p, const struct hosts *h)
         double k = (double)p->k, rows = (double)part->c.rows, cols = (double)part->c.cols;
         double compute = 2 * k * rows * cols / (p->card[r].gflops * 1e9);
         work = fmax(work, compute + k * (rows + cols) / p->card[r].loads);
-        double pulls = (local(p, r, YK_MATMUL_A) ? 0 : rows * k) + (local(p, r, YK_MATMUL_B) ? 0 : k * cols);
+        double pulls =
+            (local(p, r, YK_MATMUL_A) ? 0 : rows * k) + (local(p, r, YK_MATMUL_B) ? 0 : k * cols);
         wire += pulls * sizeof(float) / (h->n > 1 ? WIRE_FAR : WIRE_NEAR);
     }
     return work + wire / h->n + (p->ask->n > 0 ? 0 : host_reads(p, h, all) * sizeof(float) / DISK);
@@ -327,7 +340,8 @@ static void deal_trace(struct yk_matmul_plan *p)
                 part->c = (struct yk_block){0};
             } else if (can) {
                 uint64_t lo = share(p->m, (uint64_t)able, (uint64_t)at++);
-                part->c = (struct yk_block){.row = lo, .rows = share(p->m, (uint64_t)able, (uint64_t)at) - lo};
+                part->c = (struct yk_block){.row = lo,
+                                            .rows = share(p->m, (uint64_t)able, (uint64_t)at) - lo};
                 part->row = part->c.rows > 0 ? at - 1 : -1;
                 part->col = 0;
             }
@@ -357,7 +371,9 @@ static uint64_t other_memory(const struct yk_matmul_plan *p, int r)
     const struct yk_matmul_part *part = &p->part[r];
     uint64_t bytes = OVERHEAD + 2 * (uint64_t)YK_PULL_BYTES;
     if (p->product) {
-        bytes += p->n * sizeof(float) + sizeof(double) * (p->k + part->c.rows + 2 * (part->check[0][1] - part->check[0][0]));
+        bytes +=
+            p->n * sizeof(float) +
+            sizeof(double) * (p->k + part->c.rows + 2 * (part->check[0][1] - part->check[0][0]));
         if (r == 0 && p->ranks > 1) /* reports of all ranks */
             bytes += sizeof(double) * ((uint64_t)p->grid[1] * p->m + 2 * p->m + p->k);
     }
@@ -372,7 +388,8 @@ static uint64_t slot_memory(uint64_t elements, uint64_t size)
 static uint64_t tile_memory(const struct yk_matmul_plan *p)
 {
     uint64_t f = sizeof(float);
-    return p->tile_rows * p->tile_cols * f + slot_memory(p->tile_rows * p->panel, f) + slot_memory(p->panel * p->tile_cols, f);
+    return p->tile_rows * p->tile_cols * f + slot_memory(p->tile_rows * p->panel, f) +
+           slot_memory(p->panel * p->tile_cols, f);
 }
 
 static yk_code refuse_memory(uint64_t limit, uint64_t need, struct yk_error *e)
@@ -384,12 +401,14 @@ static yk_code refuse_memory(uint64_t limit, uint64_t need, struct yk_error *e)
 
 static yk_code fit(struct yk_matmul_plan *p, uint64_t limit, uint64_t other, struct yk_error *e)
 {
-    uint64_t rows = up(p->m, (uint64_t)p->grid[0]), cols = up(p->n, (uint64_t)p->grid[1]), down = 1, across = 1;
+    uint64_t rows = up(p->m, (uint64_t)p->grid[0]), cols = up(p->n, (uint64_t)p->grid[1]), down = 1,
+             across = 1;
     p->panel = least(p->k, PANEL);
     for (;;) {
         p->tile_rows = up(rows, down);
         p->tile_cols = up(cols, across);
-        bool fits = p->tile_cols <= YK_ROW_MOST && other <= limit && tile_memory(p) <= limit - other;
+        bool fits =
+            p->tile_cols <= YK_ROW_MOST && other <= limit && tile_memory(p) <= limit - other;
         if (fits)
             return YK_OK;
         if (other > limit || (p->tile_rows <= 1 && p->tile_cols <= 1))
@@ -406,7 +425,8 @@ static yk_code fit(struct yk_matmul_plan *p, uint64_t limit, uint64_t other, str
 }
 
 /* A trace has blocks of one size. */
-static yk_code fit_trace(struct yk_matmul_plan *p, uint64_t limit, uint64_t other, struct yk_error *e)
+static yk_code fit_trace(struct yk_matmul_plan *p, uint64_t limit, uint64_t other,
+                         struct yk_error *e)
 {
     p->tile_rows = p->tile_cols = p->panel = YK_TRACE_BLOCK;
     return other + TRACE_BLOCKS <= limit ? YK_OK : refuse_memory(limit, other + TRACE_BLOCKS, e);
@@ -435,8 +455,8 @@ static uint64_t count_pulls(struct yk_matmul_plan *p, int r)
             if (from == r)
                 continue;
             p->part[from].serves = true;
-            bytes +=
-                block[x].rows * block[x].cols * size + 2 * NOTE * messages(block[x].rows, block[x].cols, size, YK_PULL_BYTES);
+            bytes += block[x].rows * block[x].cols * size +
+                     2 * NOTE * messages(block[x].rows, block[x].cols, size, YK_PULL_BYTES);
         }
     return bytes;
 }
@@ -449,7 +469,8 @@ static uint64_t count_tiles(struct yk_matmul_plan *p, int r)
     if (!p->product || p->ask->output == NULL || p->card[r].writes)
         return 0;
     for (uint64_t i = 0; yk_matmul_step(p, r, i, block, &tile, &panel); i += yk_matmul_panels(p))
-        bytes += tile.rows * tile.cols * sizeof(float) + 2 * NOTE * messages(tile.rows, tile.cols, sizeof(float), YK_TILE_BYTES);
+        bytes += tile.rows * tile.cols * sizeof(float) +
+                 2 * NOTE * messages(tile.rows, tile.cols, sizeof(float), YK_TILE_BYTES);
     if (bytes > 0)
         p->part[0].serves = true;
     return bytes;
@@ -473,9 +494,10 @@ static void count_bytes(struct yk_matmul_plan *p, const struct hosts *h)
         if (r > 0) /* GO, the report of its work */
             p->bytes += NOTE + NOTE + sizeof(struct yk_work_report);
         if (r > 0 && p->product)
-            p->bytes += 3 * NOTE + sizeof(struct yk_vector_report) + sizeof(struct yk_check_report) +
-                        sizeof(double) * (part->check[1][1] - part->check[1][0] + p->k + part->c.rows +
-                                          2 * (part->check[0][1] - part->check[0][0]));
+            p->bytes +=
+                3 * NOTE + sizeof(struct yk_vector_report) + sizeof(struct yk_check_report) +
+                sizeof(double) * (part->check[1][1] - part->check[1][0] + p->k + part->c.rows +
+                                  2 * (part->check[0][1] - part->check[0][0]));
         if (r > 0 && !p->product)
             p->bytes += NOTE + sizeof(struct yk_check_report);
     }
@@ -496,21 +518,25 @@ static void count_time(struct yk_matmul_plan *p)
         double k = (double)p->k, rows = (double)part->c.rows, cols = (double)part->c.cols, seconds;
         if (p->product)
             seconds = 2 * k * rows * cols / (card->gflops * 1e9) +
-                      k * (rows * (double)up(part->c.cols, p->tile_cols) + cols * (double)up(part->c.rows, p->tile_rows)) /
+                      k *
+                          (rows * (double)up(part->c.cols, p->tile_cols) +
+                           cols * (double)up(part->c.rows, p->tile_rows)) /
                           card->loads / card->threads;
         else
             seconds = 2 * k * rows / card->loads;
         p->seconds = fmax(p->seconds, seconds);
         p->threads = card->threads < p->threads ? card->threads : p->threads;
     }
-    p->flops = p->product ? 2.0 * (double)p->m * (double)p->k * (double)p->n : 2.0 * (double)p->m * (double)p->k;
+    p->flops = p->product ? 2.0 * (double)p->m * (double)p->k * (double)p->n
+                          : 2.0 * (double)p->m * (double)p->k;
 }
 
-yk_code yk_matmul_plan(struct yk_matmul_plan *p, const struct yk_matmul_ask *ask, const struct yk_matmul_card *card, int ranks,
-                       struct yk_error *e)
+yk_code yk_matmul_plan(struct yk_matmul_plan *p, const struct yk_matmul_ask *ask,
+                       const struct yk_matmul_card *card, int ranks, struct yk_error *e)
 {
     struct hosts h = {0};
-    *p = (struct yk_matmul_plan){.product = !ask->trace || ask->full, .ranks = ranks, .card = card, .ask = ask};
+    *p = (struct yk_matmul_plan){
+        .product = !ask->trace || ask->full, .ranks = ranks, .card = card, .ask = ask};
     yk_code rc = check_sizes(p, e);
     if (rc != YK_OK)
         return rc;

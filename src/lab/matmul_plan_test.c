@@ -17,7 +17,8 @@ static struct yk_matmul_card card[MANY];
 static void deal_cards(int ranks, int each, uint64_t m, uint64_t k, uint64_t n)
 {
     for (int r = 0; r < ranks; r++) {
-        card[r] = (struct yk_matmul_card){.memory = (uint64_t)4 << 30, .threads = 1, .gflops = 50, .loads = 1e9};
+        card[r] = (struct yk_matmul_card){
+            .memory = (uint64_t)4 << 30, .threads = 1, .gflops = 50, .loads = 1e9};
         snprintf(card[r].host, sizeof card[r].host, "n%d", r / each);
         card[r].input[0].seen = card[r].input[1].seen = true;
         card[r].input[0].rows = m;
@@ -41,9 +42,12 @@ static void check_walks(const struct yk_matmul_plan *p)
             assert_true(i < 100000);
             assert_int_equal(panel, i % panels);
             k = panel == 0 ? 0 : k;
-            assert_true(b[0].row == tile.row && b[0].rows == tile.rows && b[1].col == tile.col && b[1].cols == tile.cols);
-            assert_true(b[0].col == k && b[1].row == k && b[0].cols == b[1].rows && b[0].cols > 0 && b[0].cols <= p->panel);
-            assert_true(tile.rows > 0 && tile.rows <= p->tile_rows && tile.cols > 0 && tile.cols <= p->tile_cols);
+            assert_true(b[0].row == tile.row && b[0].rows == tile.rows && b[1].col == tile.col &&
+                        b[1].cols == tile.cols);
+            assert_true(b[0].col == k && b[1].row == k && b[0].cols == b[1].rows && b[0].cols > 0 &&
+                        b[0].cols <= p->panel);
+            assert_true(tile.rows > 0 && tile.rows <= p->tile_rows && tile.cols > 0 &&
+                        tile.cols <= p->tile_cols);
             k += b[0].cols;
             if (panel + 1 < panels)
                 continue;
@@ -61,7 +65,8 @@ static void check_walks(const struct yk_matmul_plan *p)
 static void plans_cover_everything_once(void **state)
 {
     (void)state;
-    static const uint64_t SIZES[][3] = {{1, 1, 1}, {300, 200, 500}, {3, 5000, 2}, {1000, 7, 1}, {1, 7, 1000}, {513, 1025, 257}};
+    static const uint64_t SIZES[][3] = {{1, 1, 1},    {300, 200, 500}, {3, 5000, 2},
+                                        {1000, 7, 1}, {1, 7, 1000},    {513, 1025, 257}};
     for (size_t s = 0; s < sizeof SIZES / sizeof SIZES[0]; s++)
         for (int ranks = 1; ranks <= 12; ranks++) {
             struct yk_matmul_plan p;
@@ -150,7 +155,8 @@ static void partners_share_a_machine(void **state)
         }
         assert_true(__builtin_popcount(rows) == 2 && __builtin_popcount(cols) == 2);
     }
-    assert_int_equal(p.reads, (uint64_t)4 * 2 * 4000 * 8000 * 4); /* half of A and half of B, on each of four hosts */
+    assert_int_equal(p.reads, (uint64_t)4 * 2 * 4000 * 8000 *
+                                  4); /* half of A and half of B, on each of four hosts */
     yk_matmul_plan_release(&p);
     deal_cards(4, 4, 100000, 100, 10); /* long and narrow: cut across the long side */
     assert_int_equal(yk_matmul_plan(&p, &FILES, card, 4, NULL), YK_OK);
@@ -169,10 +175,13 @@ static void who_has_it_is_asked(void **state)
         for (int r = 0; r < 4; r++)
             for (int x = 0; x < 2; x++) {
                 int from = yk_matmul_supplier(&p, r, x, t);
-                assert_true(from >= 0 && p.card[from].input[x].seen && (from == r || !p.card[r].input[x].seen));
+                assert_true(from >= 0 && p.card[from].input[x].seen &&
+                            (from == r || !p.card[r].input[x].seen));
             }
-    assert_true(p.part[0].pulls == 0 && p.part[2].pulls > 0 && (p.part[0].serves || p.part[1].serves));
-    assert_true(p.part[2].check[0][0] == p.part[2].check[0][1]); /* it cannot check what it does not see */
+    assert_true(p.part[0].pulls == 0 && p.part[2].pulls > 0 &&
+                (p.part[0].serves || p.part[1].serves));
+    assert_true(p.part[2].check[0][0] ==
+                p.part[2].check[0][1]); /* it cannot check what it does not see */
     yk_matmul_plan_release(&p);
     for (int r = 0; r < 4; r++) /* a file system far away: partners take turns */
         card[r].input[0] = card[1].input[0], card[r].input[0].far = true;
@@ -212,18 +221,24 @@ static void impossible_plans_are_refused(void **state)
 static void reports_have_every_key(void **state)
 {
     (void)state;
-    static const char *const KEYS[] = {"verified", "trace", "gflops", "seconds", "bytes_moved", "bytes_planned"};
+    static const char *const KEYS[] = {"verified", "trace",       "gflops",
+                                       "seconds",  "bytes_moved", "bytes_planned"};
     struct yk_matmul_plan p;
     struct yk_buf text = {0};
     deal_cards(4, 2, 100, 200, 100);
     assert_int_equal(yk_matmul_plan(&p, &FILES, card, 4, NULL), YK_OK);
-    const struct yk_matmul_result r = {
-        .checked = true, .verified = true, .has_trace = true, .trace = 2.5, .seconds = 1, .gflops = 3};
+    const struct yk_matmul_result r = {.checked = true,
+                                       .verified = true,
+                                       .has_trace = true,
+                                       .trace = 2.5,
+                                       .seconds = 1,
+                                       .gflops = 3};
     for (int real = 0; real < 2; real++) {
         json_t *j = yk_matmul_json(&p, real ? &r : NULL);
         for (size_t i = 0; i < sizeof KEYS / sizeof KEYS[0]; i++)
             assert_non_null(json_object_get(j, KEYS[i]));
-        assert_true(real ? json_is_true(json_object_get(j, "verified")) : json_is_null(json_object_get(j, "verified")));
+        assert_true(real ? json_is_true(json_object_get(j, "verified"))
+                         : json_is_null(json_object_get(j, "verified")));
         json_decref(j);
     }
     yk_matmul_text(&p, &r, &text);

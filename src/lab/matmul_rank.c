@@ -19,16 +19,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SHARE 0.6        /* of the free memory that a host's ranks take, unless somebody says otherwise */
+#define SHARE 0.6 /* of the free memory that a host's ranks take, unless somebody says otherwise */
 #define LARGE_WORK 5e9   /* floating-point operations that are worth a longer look */
 #define PROBE_LARGE 0.15 /* seconds */
 #define PROBE_SMALL 0.02
 enum { SIDE_LARGE = 1536, SIDE_SMALL = 384, PROBE_ROWS = 64 };
 
-yk_code yk_matmul_open(struct yk_matmul **out, const struct yk_matmul_ask *ask, int rank, int ranks, struct yk_error *e)
+yk_code yk_matmul_open(struct yk_matmul **out, const struct yk_matmul_ask *ask, int rank, int ranks,
+                       struct yk_error *e)
 {
     if (ask->output != NULL && ask->trace && !ask->full) {
-        yk_fail(e, YK_USAGE, "a trace alone needs no product, so there is none to write into '%s'", ask->output);
+        yk_fail(e, YK_USAGE, "a trace alone needs no product, so there is none to write into '%s'",
+                ask->output);
         yk_hint(e, "--trace --full makes it");
         return YK_USAGE;
     }
@@ -53,7 +55,8 @@ yk_code yk_matmul_open(struct yk_matmul **out, const struct yk_matmul_ask *ask, 
 
 /* --- looking --- */
 
-static yk_code look_at_input(struct yk_matmul *m, int x, struct yk_matmul_card *mine, struct yk_error *e)
+static yk_code look_at_input(struct yk_matmul *m, int x, struct yk_matmul_card *mine,
+                             struct yk_error *e)
 {
     struct yk_matrix *input = &m->input[x];
     if (m->ask.n > 0) {
@@ -77,7 +80,8 @@ static yk_code look_at_input(struct yk_matmul *m, int x, struct yk_matmul_card *
 /* The operations of a rank, if all have the same share. Sizes that this rank does not know are the others' to tell. */
 static double share_of_work(const struct yk_matmul *m, const struct yk_matmul_card *mine)
 {
-    double rows = (double)mine->input[0].rows, k = (double)mine->input[0].cols, cols = (double)mine->input[1].cols;
+    double rows = (double)mine->input[0].rows, k = (double)mine->input[0].cols,
+           cols = (double)mine->input[1].cols;
     return m->ask.trace && !m->ask.full ? 0 : 2 * rows * k * cols / m->ranks;
 }
 
@@ -89,7 +93,8 @@ static yk_code measure(struct yk_matmul *m, struct yk_matmul_card *mine, struct 
     float *a = yk_matmul_memory(side * side * sizeof(float) * 3);
     if (a == NULL)
         return yk_fail_memory(e, side * side * sizeof(float) * 3);
-    const struct yk_gemm_job job = {side, side, side, a, a + side * side, a + 2 * side * side, side, side, side, 0};
+    const struct yk_gemm_job job = {side, side, side, a, a + side * side, a + 2 * side * side,
+                                    side, side, side, 0};
     struct yk_matrix numbers;
     struct yk_block all = {0, 0, side, side};
     yk_matrix_make(&numbers, side, 1, 0);
@@ -102,7 +107,9 @@ static yk_code measure(struct yk_matmul *m, struct yk_matmul_card *mine, struct 
     while (rc == YK_OK && (now == start || now - start < limit)) {
         rc = yk_gemm(&job, e);
         double end = yk_now();
-        best = end - now < best ? end - now : best; /* what got in the way of the others is not the machine's speed */
+        best = end - now < best
+                   ? end - now
+                   : best; /* what got in the way of the others is not the machine's speed */
         now = end;
     }
     mine->gflops = 2e-9 * (double)(side * side * side) / (best > 1e-9 ? best : 1e-9);
@@ -124,7 +131,8 @@ static yk_code measure_loads(struct yk_matmul *m, struct yk_matmul_card *mine, s
         float *to = yk_matmul_memory(bytes);
         if (to == NULL)
             return yk_fail_memory(e, bytes);
-        yk_code rc = yk_matrix_read(input, &b, YK_F32, to, e); /* pages are found, and files come from the disk */
+        yk_code rc = yk_matrix_read(input, &b, YK_F32, to,
+                                    e); /* pages are found, and files come from the disk */
         double start = yk_now();
         if (rc == YK_OK)
             rc = yk_matrix_read(input, &b, YK_F32, to, e);
@@ -142,8 +150,10 @@ static yk_code make_output(struct yk_matmul *m, struct yk_matmul_card *mine, str
 {
     struct yk_rng rng;
     struct stat s;
-    if (stat(m->ask.output, &s) == 0 && !S_ISREG(s.st_mode) && !S_ISDIR(s.st_mode)) /* opening a pipe would wait for a reader */
-        return yk_fail(e, YK_USAGE, "cannot write blocks into '%s': it is not a regular file", m->ask.output);
+    if (stat(m->ask.output, &s) == 0 && !S_ISREG(s.st_mode) &&
+        !S_ISDIR(s.st_mode)) /* opening a pipe would wait for a reader */
+        return yk_fail(e, YK_USAGE, "cannot write blocks into '%s': it is not a regular file",
+                       m->ask.output);
     yk_code rc = yk_outfile_open(&m->output, m->ask.output, e);
     if (rc != YK_OK)
         return rc;
@@ -156,7 +166,8 @@ static yk_code make_output(struct yk_matmul *m, struct yk_matmul_card *mine, str
     return rc;
 }
 
-yk_code yk_matmul_look(struct yk_matmul *m, int here, struct yk_matmul_card *mine, struct yk_error *e)
+yk_code yk_matmul_look(struct yk_matmul *m, int here, struct yk_matmul_card *mine,
+                       struct yk_error *e)
 {
     char host[sizeof mine->host] = "";
     here = here > 0 ? here : 1;
@@ -165,7 +176,9 @@ yk_code yk_matmul_look(struct yk_matmul *m, int here, struct yk_matmul_card *min
     memcpy(mine->host, host, sizeof host);
     unsigned cores = yk_cpus() / (unsigned)here;
     m->threads = mine->threads = m->ask.threads > 0 ? m->ask.threads : cores > 0 ? cores : 1;
-    mine->memory = m->ask.memory > 0 ? m->ask.memory : (uint64_t)((double)yk_memory_free() * SHARE) / (uint64_t)here;
+    mine->memory = m->ask.memory > 0
+                       ? m->ask.memory
+                       : (uint64_t)((double)yk_memory_free() * SHARE) / (uint64_t)here;
     yk_gemm_threads(m->threads);
     yk_code rc = yk_team_open(&m->team, m->threads, e);
     for (int x = 0; x < YK_MATMUL_INPUTS && rc == YK_OK; x++)
@@ -179,30 +192,36 @@ yk_code yk_matmul_look(struct yk_matmul *m, int here, struct yk_matmul_card *min
     return rc;
 }
 
-void yk_matmul_reach(struct yk_matmul *m, const struct yk_matmul_card *first, struct yk_matmul_card *mine)
+void yk_matmul_reach(struct yk_matmul *m, const struct yk_matmul_card *first,
+                     struct yk_matmul_card *mine)
 {
     uint64_t token = 0;
     if (first->temporary[0] == '\0')
         return;
     int fd = m->rank == 0 ? m->output.fd : open(first->temporary, O_RDWR | O_CLOEXEC);
-    mine->writes = m->rank == 0 || (fd >= 0 && pread(fd, &token, sizeof token, 0) == sizeof token && token == first->token);
+    mine->writes = m->rank == 0 || (fd >= 0 && pread(fd, &token, sizeof token, 0) == sizeof token &&
+                                    token == first->token);
     if (mine->writes)
         m->out_fd = fd;
     else if (fd >= 0)
         close(fd);
 }
 
-yk_code yk_matmul_settle(struct yk_matmul *m, const struct yk_matmul_card *cards, struct yk_error *e)
+yk_code yk_matmul_settle(struct yk_matmul *m, const struct yk_matmul_card *cards,
+                         struct yk_error *e)
 {
     yk_code rc = yk_matmul_plan(&m->plan, &m->ask, cards, m->ranks, e);
     if (rc != YK_OK)
         return rc;
     m->part = &m->plan.part[m->rank];
     uint64_t size = m->plan.product ? sizeof(float) : sizeof(double);
-    const uint64_t elements[] = {m->plan.tile_rows * m->plan.panel, m->plan.panel * m->plan.tile_cols};
+    const uint64_t elements[] = {m->plan.tile_rows * m->plan.panel,
+                                 m->plan.panel * m->plan.tile_cols};
     bool bad = false;
     for (int x = 0; x < YK_MATMUL_INPUTS; x++) {
-        m->slot_bytes[x] = (elements[x] > YK_CHECK_FLOATS || !m->plan.product ? elements[x] : YK_CHECK_FLOATS) * size;
+        m->slot_bytes[x] =
+            (elements[x] > YK_CHECK_FLOATS || !m->plan.product ? elements[x] : YK_CHECK_FLOATS) *
+            size;
         for (int s = 0; s < 2; s++) {
             m->slot[s][x] = yk_matmul_memory(m->slot_bytes[x]);
             bad = bad || m->slot[s][x] == NULL;
@@ -217,7 +236,8 @@ yk_code yk_matmul_settle(struct yk_matmul *m, const struct yk_matmul_card *cards
         m->y = calloc(m->plan.k, sizeof *m->y);
         m->w = calloc(part->c.rows + 1, sizeof *m->w);
         m->z = calloc(2 * checks + 1, sizeof *m->z);
-        bad = bad || m->tile == NULL || m->x == NULL || m->y == NULL || m->w == NULL || m->z == NULL;
+        bad =
+            bad || m->tile == NULL || m->x == NULL || m->y == NULL || m->w == NULL || m->z == NULL;
     }
     if (bad)
         return yk_fail_memory(e, m->part->memory);

@@ -20,7 +20,8 @@
 
 #include <pthread.h>
 
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(__clang__)
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) &&      \
+    !defined(__clang__)
 #define YK_MATMUL_WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define YK_MATMUL_WIDE /* sanitizers run before the resolver's tables exist; other architectures have one width */
@@ -48,8 +49,10 @@ struct yk_matrix {
 void yk_matrix_make(struct yk_matrix *x, uint64_t n, uint64_t seed, int which);
 yk_code yk_matrix_open(struct yk_matrix *x, const char *path, struct yk_error *e);
 void yk_matrix_close(struct yk_matrix *x);
-yk_code yk_matrix_read(const struct yk_matrix *x, const struct yk_block *b, enum yk_float type, void *out, struct yk_error *e);
-yk_code yk_matrix_mark(const struct yk_matrix *x, uint64_t *mark, struct yk_error *e); /* see struct yk_matmul_card */
+yk_code yk_matrix_read(const struct yk_matrix *x, const struct yk_block *b, enum yk_float type,
+                       void *out, struct yk_error *e);
+yk_code yk_matrix_mark(const struct yk_matrix *x, uint64_t *mark,
+                       struct yk_error *e); /* see struct yk_matmul_card */
 bool yk_matrix_far(const struct yk_matrix *x);
 
 /* --- the rank --- */
@@ -66,7 +69,8 @@ struct yk_vector_report { /* followed by the rank's part of y = B x */
     double norm2;         /* of its rows of B */
     uint64_t large;       /* see struct yk_matmul */
 };
-struct yk_check_report { /* followed by C x for the rows of its region, then A y and |A| for its rows of A */
+struct
+    yk_check_report { /* followed by C x for the rows of its region, then A y and |A| for its rows of A */
     uint64_t moved, peak_rss;
     double seconds; /* in checks that were made between tiles */
     uint64_t large; /* see struct yk_matmul */
@@ -95,7 +99,8 @@ struct yk_loader {
     struct yk_error error;
     bool (*step)(void *arg, uint64_t i, struct yk_block block[YK_MATMUL_INPUTS]);
     void *arg;
-    bool ask_others; /* blocks that this rank cannot load itself are asked for; else they are all its own */
+    bool
+        ask_others; /* blocks that this rank cannot load itself are asked for; else they are all its own */
     enum yk_float type;
     struct yk_block block[2][YK_MATMUL_INPUTS]; /* what each slot holds */
 };
@@ -124,8 +129,8 @@ struct yk_matmul {
     /* checking: x (n) of +-1, y = B x (k), w = C x (rows of the region), z = A y and |A| (rows that it checks) */
     float *x;
     double *y, *w, *z;
-    bool
-        large[YK_MATMUL_INPUTS]; /* a float64 input has values that are beyond float32; at the end rank 0 knows it of all ranks */
+    bool large
+        [YK_MATMUL_INPUTS]; /* a float64 input has values that are beyond float32; at the end rank 0 knows it of all ranks */
     double check_seconds;
     double trace;
 
@@ -163,11 +168,12 @@ struct yk_matmul {
 /* --- matmul_load.c --- */
 
 /* Start loading the steps one after the other, two ahead. */
-yk_code yk_load_begin(struct yk_matmul *m, bool (*step)(void *arg, uint64_t i, struct yk_block block[YK_MATMUL_INPUTS]),
+yk_code yk_load_begin(struct yk_matmul *m,
+                      bool (*step)(void *arg, uint64_t i, struct yk_block block[YK_MATMUL_INPUTS]),
                       void *arg, enum yk_float type, bool ask_others, struct yk_error *e);
 /* The blocks of step i, which come in order; *more false past the end. They are valid until yk_load_free. */
-yk_code yk_load_take(struct yk_matmul *m, uint64_t i, void *data[YK_MATMUL_INPUTS], struct yk_block block[YK_MATMUL_INPUTS],
-                     bool *more, struct yk_error *e);
+yk_code yk_load_take(struct yk_matmul *m, uint64_t i, void *data[YK_MATMUL_INPUTS],
+                     struct yk_block block[YK_MATMUL_INPUTS], bool *more, struct yk_error *e);
 void yk_load_free(struct yk_matmul *m, uint64_t i);
 void yk_load_end(struct yk_matmul *m); /* all steps or not */
 /* Memory of whole huge pages where there are any; NULL if there is none. */
@@ -178,17 +184,19 @@ void yk_matmul_memory_free(void *p, size_t bytes);
 
 yk_code yk_wire_open(struct yk_matmul *m, struct yk_error *e);
 void yk_wire_close(struct yk_matmul *m);
-yk_code yk_wire_start(struct yk_matmul *m, struct yk_error *e); /* serve the others, if they will ask */
+yk_code yk_wire_start(struct yk_matmul *m,
+                      struct yk_error *e); /* serve the others, if they will ask */
 /* Has anything happened that ends the work: a failure elsewhere, a lost rank, the user? */
 yk_code yk_wire_state(struct yk_matmul *m, struct yk_error *e);
 /* A block that another rank has. */
-yk_code yk_wire_pull(struct yk_matmul *m, int from, int x, const struct yk_block *b, enum yk_float type, void *out,
-                     struct yk_error *e);
+yk_code yk_wire_pull(struct yk_matmul *m, int from, int x, const struct yk_block *b,
+                     enum yk_float type, void *out, struct yk_error *e);
 /* How fast blocks come from there: bytes a second. */
 yk_code yk_wire_probe(struct yk_matmul *m, int from, double *rate, struct yk_error *e);
 /* Rows of the tile to rank 0, which writes them. */
 yk_code yk_wire_tile(struct yk_matmul *m, const struct yk_block *tile, struct yk_error *e);
-yk_code yk_wire_report(struct yk_matmul *m, enum yk_phase phase, const void *bytes, size_t n, struct yk_error *e);
+yk_code yk_wire_report(struct yk_matmul *m, enum yk_phase phase, const void *bytes, size_t n,
+                       struct yk_error *e);
 /* Rank 0: until all have reported; then report r is at yk_wire_box. */
 yk_code yk_wire_gather(struct yk_matmul *m, enum yk_phase phase, struct yk_error *e);
 const void *yk_wire_box(const struct yk_matmul *m, enum yk_phase phase, int rank);

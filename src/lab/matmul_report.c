@@ -20,8 +20,8 @@ static const char *name(const struct yk_matmul_plan *p, int x, char out[64])
 static void describe(const struct yk_matmul_plan *p, struct yk_buf *out)
 {
     char a[64], b[64];
-    yk_buf_format(out, "%s (%" PRIu64 " x %" PRIu64 ") times %s (%" PRIu64 " x %" PRIu64 ")\n", name(p, 0, a), p->m, p->k,
-                  name(p, 1, b), p->k, p->n);
+    yk_buf_format(out, "%s (%" PRIu64 " x %" PRIu64 ") times %s (%" PRIu64 " x %" PRIu64 ")\n",
+                  name(p, 0, a), p->m, p->k, name(p, 1, b), p->k, p->n);
     bool wide = false, files = p->ask->n == 0;
     for (int r = 0; r < p->ranks; r++)
         wide = wide || p->card[r].input[0].wide || p->card[r].input[1].wide;
@@ -29,12 +29,15 @@ static void describe(const struct yk_matmul_plan *p, struct yk_buf *out)
         yk_buf_text(out, "the trace alone needs no product: it is the sum of A_ij B_ji\n");
     else if (wide)
         yk_buf_text(out, "float64 is rounded to float32 before it is multiplied\n");
-    yk_buf_format(out, "%d rank%s on %d host%s, %u thread%s each", p->ranks, p->ranks == 1 ? "" : "s", p->hosts,
-                  p->hosts == 1 ? "" : "s", p->threads, p->threads == 1 ? "" : "s");
+    yk_buf_format(out, "%d rank%s on %d host%s, %u thread%s each", p->ranks,
+                  p->ranks == 1 ? "" : "s", p->hosts, p->hosts == 1 ? "" : "s", p->threads,
+                  p->threads == 1 ? "" : "s");
     if (p->product) {
         yk_buf_format(out, ", as a grid of %d x %d\n", p->grid[0], p->grid[1]);
-        yk_buf_format(out, "tiles of %" PRIu64 " x %" PRIu64 ", %" PRIu64 " columns of A and rows of B at a time\n", p->tile_rows,
-                      p->tile_cols, p->panel);
+        yk_buf_format(out,
+                      "tiles of %" PRIu64 " x %" PRIu64 ", %" PRIu64
+                      " columns of A and rows of B at a time\n",
+                      p->tile_rows, p->tile_cols, p->panel);
     } else {
         yk_buf_format(out, ", both blocks of a pair on one of them\n");
     }
@@ -47,15 +50,17 @@ static void describe(const struct yk_matmul_plan *p, struct yk_buf *out)
     char text[24];
     if (files)
         yk_buf_format(out, "%s read from files%s\n", yk_size_text(p->reads, text),
-                      pulls == 0 ? ", by each rank what it needs" : ", and sent to the ranks that cannot");
+                      pulls == 0 ? ", by each rank what it needs"
+                                 : ", and sent to the ranks that cannot");
     if (p->ask->output != NULL && p->ranks > 1)
-        yk_buf_format(out, "%d of %d ranks write into '%s' themselves%s\n", writers, p->ranks, p->ask->output,
-                      writers < p->ranks ? ", rank 0 for the others" : "");
+        yk_buf_format(out, "%d of %d ranks write into '%s' themselves%s\n", writers, p->ranks,
+                      p->ask->output, writers < p->ranks ? ", rank 0 for the others" : "");
 }
 
 static void line(struct yk_buf *out, const char *what, const char *planned, const char *real)
 {
-    yk_buf_format(out, real[0] != '\0' ? "  %-18s %14s %14s\n" : "  %-18s %14s\n", what, planned, real);
+    yk_buf_format(out, real[0] != '\0' ? "  %-18s %14s %14s\n" : "  %-18s %14s\n", what, planned,
+                  real);
 }
 
 static const char *seconds_text(double s, char out[24])
@@ -64,13 +69,16 @@ static const char *seconds_text(double s, char out[24])
     return out;
 }
 
-void yk_matmul_text(const struct yk_matmul_plan *p, const struct yk_matmul_result *r, struct yk_buf *out)
+void yk_matmul_text(const struct yk_matmul_plan *p, const struct yk_matmul_result *r,
+                    struct yk_buf *out)
 {
     char a[24], b[24], rate[2][24] = {"", ""};
     describe(p, out);
     line(out, "", "planned", r != NULL ? "real" : "");
-    line(out, "bytes moved", yk_size_text(p->bytes, a), r != NULL ? yk_size_text(r->bytes_moved, b) : "");
-    line(out, "memory of a rank", yk_size_text(p->memory, a), r != NULL ? yk_size_text(r->peak_rss, b) : "");
+    line(out, "bytes moved", yk_size_text(p->bytes, a),
+         r != NULL ? yk_size_text(r->bytes_moved, b) : "");
+    line(out, "memory of a rank", yk_size_text(p->memory, a),
+         r != NULL ? yk_size_text(r->peak_rss, b) : "");
     line(out, "time", seconds_text(p->seconds, a), r != NULL ? seconds_text(r->seconds, b) : "");
     snprintf(rate[0], sizeof rate[0], "%.1f", p->flops / p->seconds * 1e-9);
     if (r != NULL)
@@ -83,8 +91,8 @@ void yk_matmul_text(const struct yk_matmul_plan *p, const struct yk_matmul_resul
     if (r->has_trace)
         yk_buf_format(out, "trace %.9g\n", r->trace);
     if (r->verified)
-        yk_buf_format(out, "verified in %s: off by %.2g of what rounding can do\n", seconds_text(r->check_seconds, a),
-                      r->residual);
+        yk_buf_format(out, "verified in %s: off by %.2g of what rounding can do\n",
+                      seconds_text(r->check_seconds, a), r->residual);
     else if (r->checked)
         yk_buf_format(out, "not verified: %s\n", r->reason);
     if (p->ask->output != NULL)

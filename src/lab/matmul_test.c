@@ -28,12 +28,14 @@ static void any_block_is_the_same_numbers(void **state)
     struct yk_matrix x, other;
     yk_matrix_make(&x, N, 7, 0);
     assert_int_equal(yk_matrix_read(&x, &(struct yk_block){0, 0, N, N}, YK_F32, all, NULL), YK_OK);
-    const struct yk_block blocks[] = {{0, 0, 1, 1}, {299, 299, 1, 1}, {17, 33, 40, 101}, {0, 299, 300, 1}};
+    const struct yk_block blocks[] = {
+        {0, 0, 1, 1}, {299, 299, 1, 1}, {17, 33, 40, 101}, {0, 299, 300, 1}};
     for (size_t i = 0; i < 4; i++) {
         const struct yk_block *b = &blocks[i];
         assert_int_equal(yk_matrix_read(&x, b, YK_F32, part, NULL), YK_OK);
         for (uint64_t r = 0; r < b->rows; r++)
-            assert_memory_equal(part + r * b->cols, all + (b->row + r) * N + b->col, b->cols * sizeof(float));
+            assert_memory_equal(part + r * b->cols, all + (b->row + r) * N + b->col,
+                                b->cols * sizeof(float));
     }
     assert_int_equal(yk_matrix_read(&x, &(struct yk_block){5, 0, 1, N}, YK_F64, wide, NULL), YK_OK);
     double sum = 0, square = 0;
@@ -44,7 +46,8 @@ static void any_block_is_the_same_numbers(void **state)
     }
     assert_true(fabs(sum) < 4 * sqrt(N * N / 3.0) && fabs(square / (N * N) - 1.0 / 3) < 0.01);
     yk_matrix_make(&other, N, 7, 1);
-    assert_int_equal(yk_matrix_read(&other, &(struct yk_block){0, 0, N, N}, YK_F32, part, NULL), YK_OK);
+    assert_int_equal(yk_matrix_read(&other, &(struct yk_block){0, 0, N, N}, YK_F32, part, NULL),
+                     YK_OK);
     double dot = 0;
     for (int i = 0; i < N * N; i++)
         dot += (double)all[i] * (double)part[i];
@@ -131,7 +134,8 @@ static void *take_part(void *arg)
     pthread_barrier_wait(&c->meet);
     t->rc = yk_matmul_settle(m, c->card, &t->e);
     assert_int_equal(t->rc, YK_OK);
-    const struct yk_matmul_hooks hooks = {.planned = planned, .say = said, .stopped = enough, .arg = c};
+    const struct yk_matmul_hooks hooks = {
+        .planned = planned, .say = said, .stopped = enough, .arg = c};
     yk_matmul_attach(m, c->comm, &hooks);
     pthread_barrier_wait(&c->meet);
     t->rc = yk_matmul_run(m, &t->result, &t->e);
@@ -175,7 +179,8 @@ static float *put_matrix(const char *path, uint64_t rows, uint64_t cols, unsigne
     yk_npy_header(header, rows, cols);
     int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
     assert_true(fd >= 0 && pwrite(fd, header, sizeof header, 0) == sizeof header);
-    assert_int_equal(yk_npy_write(fd, path, cols, &(struct yk_block){0, 0, rows, cols}, x, cols, NULL), YK_OK);
+    assert_int_equal(
+        yk_npy_write(fd, path, cols, &(struct yk_block){0, 0, rows, cols}, x, cols, NULL), YK_OK);
     close(fd);
     return x;
 }
@@ -207,7 +212,8 @@ static void expect_product(const struct files *f, const struct yk_matmul_result 
     assert_non_null(c);
     assert_int_equal(yk_npy_open(&out, f->c, NULL), YK_OK);
     assert_true(out.rows == f->m && out.cols == f->n);
-    assert_int_equal(yk_npy_read(&out, &(struct yk_block){0, 0, f->m, f->n}, YK_F32, c, NULL), YK_OK);
+    assert_int_equal(yk_npy_read(&out, &(struct yk_block){0, 0, f->m, f->n}, YK_F32, c, NULL),
+                     YK_OK);
     yk_npy_close(&out);
     double trace = 0;
     for (uint64_t i = 0; i < f->m; i++)
@@ -229,20 +235,23 @@ static void expect_product(const struct files *f, const struct yk_matmul_result 
 
 static void products_of_any_shape_on_any_ranks(void **state)
 {
-    static const uint64_t SIZES[][3] = {{1, 1, 1}, {2, 3, 2}, {65, 130, 65}, {97, 1100, 31}, {7, 33, 200}};
+    static const uint64_t SIZES[][3] = {
+        {1, 1, 1}, {2, 3, 2}, {65, 130, 65}, {97, 1100, 31}, {7, 33, 200}};
     static const int RANKS[] = {1, 2, 3, 4, 6};
     for (size_t s = 0; s < sizeof SIZES / sizeof SIZES[0]; s++)
         for (size_t k = 0; k < sizeof RANKS / sizeof RANKS[0]; k++) {
             struct files f;
             struct member member[MOST];
             put_files(&f, *state, SIZES[s][0], SIZES[s][1], SIZES[s][2]);
-            struct crew c = {.ask = {.path = {f.a, f.b}, .output = f.c}, .ranks = RANKS[k], .each = 2};
+            struct crew c = {
+                .ask = {.path = {f.a, f.b}, .output = f.c}, .ranks = RANKS[k], .each = 2};
             c.ask.threads = k == 0 ? 2 : 1;
             run_crew(&c, member);
             for (int r = 0; r < c.ranks; r++)
                 assert_int_equal(member[r].rc, YK_OK);
             const struct yk_matmul_result *r = &member[0].result;
-            assert_true(r->checked && r->verified && r->reason[0] == '\0' && r->residual < 1 && r->seconds > 0);
+            assert_true(r->checked && r->verified && r->reason[0] == '\0' && r->residual < 1 &&
+                        r->seconds > 0);
             assert_int_equal(r->bytes_moved, c.planned);
             expect_product(&f, r);
             drop_files(&f);
@@ -280,7 +289,11 @@ static void traces_need_no_product(void **state)
         uint64_t n, k;
         int ranks;
         unsigned a, b;
-    } CASES[] = {{1, 1, 1, 0, 0}, {3, 50, 4, 0, 0}, {1100, 1030, 2, 0, 0}, {130, 1500, 3, 1, 2}, {130, 1500, 3, 6, 1}};
+    } CASES[] = {{1, 1, 1, 0, 0},
+                 {3, 50, 4, 0, 0},
+                 {1100, 1030, 2, 0, 0},
+                 {130, 1500, 3, 1, 2},
+                 {130, 1500, 3, 6, 1}};
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         struct files f;
         struct member member[MOST];
@@ -292,7 +305,8 @@ static void traces_need_no_product(void **state)
                 want += p;
                 size += fabs(p);
             }
-        struct crew c = {.ask = {.path = {f.a, f.b}, .trace = true}, .ranks = CASES[i].ranks, .each = 1};
+        struct crew c = {
+            .ask = {.path = {f.a, f.b}, .trace = true}, .ranks = CASES[i].ranks, .each = 1};
         c.ask.threads = i % 2 + 1;
         c.hidden[0] = CASES[i].a;
         c.hidden[1] = CASES[i].b;
@@ -311,7 +325,8 @@ static void made_products_move_only_vectors(void **state)
     double first = 0;
     for (int ranks = 1; ranks <= 4; ranks++) {
         struct member member[MOST];
-        struct crew full = {.ask = {.n = 301, .seed = 3, .trace = true, .full = true}, .ranks = ranks};
+        struct crew full = {.ask = {.n = 301, .seed = 3, .trace = true, .full = true},
+                            .ranks = ranks};
         struct crew trace = {.ask = {.n = 301, .seed = 3, .trace = true}, .ranks = ranks};
         run_crew(&full, member);
         const struct yk_matmul_result *r = &member[0].result;
@@ -331,7 +346,8 @@ static void a_wrong_product_is_found(void **state)
         struct files f;
         struct member member[MOST];
         put_files(&f, *state, 150, 230, 190);
-        struct crew c = {.ask = {.path = {f.a, f.b}, .output = f.c}, .ranks = 1, .spoil = side == 0 ? f.a : f.b};
+        struct crew c = {
+            .ask = {.path = {f.a, f.b}, .output = f.c}, .ranks = 1, .spoil = side == 0 ? f.a : f.b};
         c.spoil_at = YK_NPY_HEADER + 4 * 12345;
         run_crew(&c, member);
         assert_int_equal(member[0].rc, YK_FAILED);
@@ -369,7 +385,8 @@ static void a_broken_tile_is_found(void **state)
             put_number(f.a, 0, CASES[i].a);
         if (CASES[i].b != 0)
             put_number(f.b, 0, CASES[i].b);
-        struct crew c = {.ask = {.path = {f.a, f.b}, .output = f.c}, .ranks = 1, .poison = &CASES[i].poison};
+        struct crew c = {
+            .ask = {.path = {f.a, f.b}, .output = f.c}, .ranks = 1, .poison = &CASES[i].poison};
         c.poison_at = 5 * 50 + 7;
         run_crew(&c, member);
         assert_int_equal(member[0].rc, CASES[i].why != NULL ? YK_FAILED : YK_OK);
@@ -386,7 +403,8 @@ static void put_wide(const char *path, uint64_t rows, uint64_t cols, double v)
     char head[YK_NPY_HEADER + 1];
     FILE *f = fopen(path, "we");
     assert_non_null(f);
-    snprintf(head, sizeof head, "{'descr': '<f8', 'fortran_order': False, 'shape': (%d, %d), }", (int)rows, (int)cols);
+    snprintf(head, sizeof head, "{'descr': '<f8', 'fortran_order': False, 'shape': (%d, %d), }",
+             (int)rows, (int)cols);
     fprintf(f, "%cNUMPY%c%c%c%c%-117s\n", 0x93, 1, 0, YK_NPY_HEADER - 10, 0, head);
     for (uint64_t i = 0; i < rows * cols; i++) {
         double number = i == cols + 1 ? v : 0.5;
@@ -454,7 +472,8 @@ static void the_user_may_stop_it(void **state)
         struct files f;
         struct member member[MOST];
         put_files(&f, *state, 100, 5000, 100);
-        struct crew c = {.ask = {.path = {f.a, f.b}, .output = f.c}, .ranks = 3, .stop_after = after};
+        struct crew c = {
+            .ask = {.path = {f.a, f.b}, .output = f.c}, .ranks = 3, .stop_after = after};
         c.hidden[0] = 2;
         run_crew(&c, member);
         for (int r = 0; r < 3; r++)
@@ -497,16 +516,20 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_block_is_the_same_numbers),
-        cmocka_unit_test_setup_teardown(products_of_any_shape_on_any_ranks, testdir_setup, testdir_teardown),
+        cmocka_unit_test_setup_teardown(products_of_any_shape_on_any_ranks, testdir_setup,
+                                        testdir_teardown),
         cmocka_unit_test_setup_teardown(what_a_rank_lacks_is_sent, testdir_setup, testdir_teardown),
         cmocka_unit_test_setup_teardown(traces_need_no_product, testdir_setup, testdir_teardown),
         cmocka_unit_test(made_products_move_only_vectors),
         cmocka_unit_test_setup_teardown(a_wrong_product_is_found, testdir_setup, testdir_teardown),
         cmocka_unit_test_setup_teardown(a_broken_tile_is_found, testdir_setup, testdir_teardown),
-        cmocka_unit_test_setup_teardown(numbers_too_large_for_floats_are_told, testdir_setup, testdir_teardown),
-        cmocka_unit_test_setup_teardown(numbers_that_are_none_are_told, testdir_setup, testdir_teardown),
+        cmocka_unit_test_setup_teardown(numbers_too_large_for_floats_are_told, testdir_setup,
+                                        testdir_teardown),
+        cmocka_unit_test_setup_teardown(numbers_that_are_none_are_told, testdir_setup,
+                                        testdir_teardown),
         cmocka_unit_test_setup_teardown(the_user_may_stop_it, testdir_setup, testdir_teardown),
-        cmocka_unit_test_setup_teardown(a_failure_ends_all_ranks_with_one_error, testdir_setup, testdir_teardown),
+        cmocka_unit_test_setup_teardown(a_failure_ends_all_ranks_with_one_error, testdir_setup,
+                                        testdir_teardown),
         cmocka_unit_test(nonsense_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,8 +35,8 @@ static void count(struct yk_matmul *m, int other, const struct yk_note *note, si
         atomic_fetch_add(&m->moved, bytes + sizeof *note);
 }
 
-static void post(struct yk_matmul *m, int from, int to, struct yk_note *note, const void *data, size_t bytes,
-                 atomic_uint *pending)
+static void post(struct yk_matmul *m, int from, int to, struct yk_note *note, const void *data,
+                 size_t bytes, atomic_uint *pending)
 {
     note->from = (uint16_t)from;
     note->to = (uint16_t)to;
@@ -54,7 +54,9 @@ static void settle(struct yk_matmul *m, atomic_uint *pending)
 
 static void *tile_buffer(struct yk_matmul *m, const struct yk_note *note)
 {
-    void **at = m->tile_in != NULL && note->bytes <= YK_TILE_BYTES ? &m->tile_in[rank_of(m, note->from)] : NULL;
+    void **at = m->tile_in != NULL && note->bytes <= YK_TILE_BYTES
+                    ? &m->tile_in[rank_of(m, note->from)]
+                    : NULL;
     if (at != NULL && *at == NULL)
         *at = malloc(YK_TILE_BYTES);
     return at != NULL ? *at : NULL;
@@ -68,8 +70,8 @@ static void *place_at_owner(void *arg, const struct yk_note *note)
         return tile_buffer(m, note);
     if (note->kind == FAIL && m->failed != NULL && note->bytes == sizeof *m->failed)
         return &m->failed[rank];
-    if (note->kind == REPORT && note->first < YK_PHASES && note->bytes <= m->box_bytes[note->first] &&
-        m->box[note->first] != NULL)
+    if (note->kind == REPORT && note->first < YK_PHASES &&
+        note->bytes <= m->box_bytes[note->first] && m->box[note->first] != NULL)
         return (char *)m->box[note->first] + (size_t)rank * m->box_bytes[note->first];
     return NULL;
 }
@@ -161,8 +163,10 @@ static void lost(void *arg, int endpoint, const char *why)
     pthread_mutex_unlock(&m->lock);
 }
 
-static const struct yk_handler OWNER = {.place = place_at_owner, .arrive = arrive_at_owner, .lost = lost};
-static const struct yk_handler WORKER = {.place = place_at_worker, .arrive = arrive_at_worker, .lost = lost};
+static const struct yk_handler OWNER = {
+    .place = place_at_owner, .arrive = arrive_at_owner, .lost = lost};
+static const struct yk_handler WORKER = {
+    .place = place_at_worker, .arrive = arrive_at_worker, .lost = lost};
 
 /* --- waiting --- */
 
@@ -179,7 +183,8 @@ yk_code yk_wire_state(struct yk_matmul *m, struct yk_error *e)
     yk_code rc = YK_OK;
     pthread_mutex_lock(&m->lock);
     if (m->lost >= 0)
-        rc = yk_fail(e, YK_LOST, "rank %d on '%s' is lost: %s", m->lost, m->plan.card[m->lost].host, m->why);
+        rc = yk_fail(e, YK_LOST, "rank %d on '%s' is lost: %s", m->lost, m->plan.card[m->lost].host,
+                     m->why);
     else if (m->told && m->told_what.code != YK_OK)
         rc = refill(e, &m->told_what);
     else if (m->told)
@@ -217,10 +222,11 @@ static yk_code await(struct yk_matmul *m, const bool *flag, struct yk_error *e)
 
 /* --- blocks from others --- */
 
-static void ask_for(struct yk_matmul *m, int from, unsigned slot, uint16_t flags, const struct yk_block *b, void *to,
-                    size_t bytes)
+static void ask_for(struct yk_matmul *m, int from, unsigned slot, uint16_t flags,
+                    const struct yk_block *b, void *to, size_t bytes)
 {
-    struct yk_note note = {.kind = PULL, .flags = flags, .step = b->row, .id = b->col, .lo = b->cols, .first = slot};
+    struct yk_note note = {
+        .kind = PULL, .flags = flags, .step = b->row, .id = b->col, .lo = b->cols, .first = slot};
     note.last = (uint32_t)b->rows;
     pthread_mutex_lock(&m->lock);
     m->pull[slot] = (struct yk_pull){.to = to, .bytes = bytes};
@@ -228,14 +234,16 @@ static void ask_for(struct yk_matmul *m, int from, unsigned slot, uint16_t flags
     post(m, m->worker, yk_owner_endpoint(from), &note, NULL, 0, NULL);
 }
 
-yk_code yk_wire_pull(struct yk_matmul *m, int from, int x, const struct yk_block *b, enum yk_float type, void *out,
-                     struct yk_error *e)
+yk_code yk_wire_pull(struct yk_matmul *m, int from, int x, const struct yk_block *b,
+                     enum yk_float type, void *out, struct yk_error *e)
 {
     uint64_t row = b->cols * type, at_once = YK_PULL_BYTES / row > 0 ? YK_PULL_BYTES / row : 1;
     uint64_t parts = (b->rows + at_once - 1) / at_once;
     uint16_t flags = (uint16_t)((unsigned)x | (type == YK_F64 ? WIDE_FLAG : 0));
     for (uint64_t i = 0; i < parts + YK_PULLS; i++) {
-        if (i >= YK_PULLS && i - YK_PULLS < parts) { /* the one that was asked for so many ago; its slot is then free */
+        if (i >= YK_PULLS &&
+            i - YK_PULLS <
+                parts) { /* the one that was asked for so many ago; its slot is then free */
             yk_code rc = await(m, &m->pull[i % YK_PULLS].done, e);
             if (rc != YK_OK)
                 return rc;
@@ -244,7 +252,8 @@ yk_code yk_wire_pull(struct yk_matmul *m, int from, int x, const struct yk_block
             continue;
         uint64_t first = i * at_once, rows = b->rows - first < at_once ? b->rows - first : at_once;
         const struct yk_block some = {b->row + first, b->col, rows, b->cols};
-        ask_for(m, from, i % YK_PULLS, flags, &some, (char *)out + first * row, (size_t)(rows * row));
+        ask_for(m, from, i % YK_PULLS, flags, &some, (char *)out + first * row,
+                (size_t)(rows * row));
     }
     return YK_OK;
 }
@@ -276,30 +285,36 @@ static void fail_here(struct yk_matmul *m, yk_code rc, const struct yk_error *e)
     struct yk_note note = {.kind = FAIL};
     struct yk_failure *out = &m->fail_out;
     pthread_mutex_lock(&m->lock);
-    bool again = m->failing; /* the rank's thread and its server may both have something to say: the first counts */
+    bool again =
+        m->failing; /* the rank's thread and its server may both have something to say: the first counts */
     m->failing = true;
     pthread_mutex_unlock(&m->lock);
     if (again)
         return;
     *out = (struct yk_failure){.code = (int32_t)rc};
     if (m->ranks > 1)
-        snprintf(out->text, sizeof out->text, "rank %d on '%s': %.400s", m->rank, m->plan.card[m->rank].host, e->text);
+        snprintf(out->text, sizeof out->text, "rank %d on '%s': %.400s", m->rank,
+                 m->plan.card[m->rank].host, e->text);
     else
         snprintf(out->text, sizeof out->text, "%s", e->text);
     snprintf(out->hint, sizeof out->hint, "%s", e->hint);
     post(m, m->worker, yk_owner_endpoint(0), &note, out, sizeof *out, &m->pending);
 }
 
-static yk_code serve_pull(struct yk_matmul *m, const struct yk_note *ask, void *staging, atomic_uint *pending, struct yk_error *e)
+static yk_code serve_pull(struct yk_matmul *m, const struct yk_note *ask, void *staging,
+                          atomic_uint *pending, struct yk_error *e)
 {
     const struct yk_block b = {ask->step, ask->id, ask->last, ask->lo};
     enum yk_float type = ask->flags & WIDE_FLAG ? YK_F64 : YK_F32;
     const struct yk_matrix *x = &m->input[ask->flags & 1];
     bool probe = (ask->flags & PROBE_FLAG) != 0;
-    bool inside = b.cols > 0 && b.rows > 0 && b.cols <= YK_PULL_BYTES / type && b.rows <= YK_PULL_BYTES / type / b.cols;
-    inside = inside && (probe || (b.row < x->rows && b.rows <= x->rows - b.row && b.col < x->cols && b.cols <= x->cols - b.col));
+    bool inside = b.cols > 0 && b.rows > 0 && b.cols <= YK_PULL_BYTES / type &&
+                  b.rows <= YK_PULL_BYTES / type / b.cols;
+    inside = inside && (probe || (b.row < x->rows && b.rows <= x->rows - b.row && b.col < x->cols &&
+                                  b.cols <= x->cols - b.col));
     if (!inside)
-        return yk_fail(e, YK_FAILED, "rank %d asks for a block that is not there", rank_of(m, ask->from));
+        return yk_fail(e, YK_FAILED, "rank %d asks for a block that is not there",
+                       rank_of(m, ask->from));
     yk_code rc = probe ? YK_OK : yk_matrix_read(x, &b, type, staging, e);
     if (rc != YK_OK)
         return rc;
@@ -359,7 +374,8 @@ static void *serve(void *arg)
 
 yk_code yk_wire_tile(struct yk_matmul *m, const struct yk_block *tile, struct yk_error *e)
 {
-    uint64_t row = tile->cols * sizeof(float), at_once = YK_TILE_BYTES / row > 0 ? YK_TILE_BYTES / row : 1;
+    uint64_t row = tile->cols * sizeof(float),
+             at_once = YK_TILE_BYTES / row > 0 ? YK_TILE_BYTES / row : 1;
     yk_code rc = YK_OK;
     /* A row may be longer than a message: then it goes in parts. */
     uint64_t wide = row > YK_TILE_BYTES ? YK_TILE_BYTES / sizeof(float) : tile->cols;
@@ -367,12 +383,16 @@ yk_code yk_wire_tile(struct yk_matmul *m, const struct yk_block *tile, struct yk
         for (uint64_t c = 0; c < tile->cols && rc == YK_OK; c += wide) {
             uint64_t rows = tile->rows - r < at_once ? tile->rows - r : at_once;
             uint64_t cols = tile->cols - c < wide ? tile->cols - c : wide;
-            struct yk_note note = {.kind = TILE, .step = tile->row + r, .id = tile->col + c, .lo = cols, .last = (uint32_t)rows};
+            struct yk_note note = {.kind = TILE,
+                                   .step = tile->row + r,
+                                   .id = tile->col + c,
+                                   .lo = cols,
+                                   .last = (uint32_t)rows};
             pthread_mutex_lock(&m->lock);
             m->wrote = false;
             pthread_mutex_unlock(&m->lock);
-            post(m, m->worker, yk_owner_endpoint(0), &note, m->tile + r * tile->cols + c, (size_t)(rows * cols) * sizeof(float),
-                 &m->pending);
+            post(m, m->worker, yk_owner_endpoint(0), &note, m->tile + r * tile->cols + c,
+                 (size_t)(rows * cols) * sizeof(float), &m->pending);
             rc = await(m, &m->wrote, e);
         }
     return rc;
@@ -380,9 +400,11 @@ yk_code yk_wire_tile(struct yk_matmul *m, const struct yk_block *tile, struct yk
 
 /* --- phases --- */
 
-yk_code yk_wire_report(struct yk_matmul *m, enum yk_phase phase, const void *bytes, size_t n, struct yk_error *e)
+yk_code yk_wire_report(struct yk_matmul *m, enum yk_phase phase, const void *bytes, size_t n,
+                       struct yk_error *e)
 {
-    struct yk_note note = {.kind = REPORT, .flags = phase == YK_PHASE_PROBE ? PROBE_FLAG : 0, .first = phase};
+    struct yk_note note = {
+        .kind = REPORT, .flags = phase == YK_PHASE_PROBE ? PROBE_FLAG : 0, .first = phase};
     atomic_uint pending = 0;
     yk_code rc = yk_wire_state(m, e);
     if (rc != YK_OK)
@@ -494,7 +516,9 @@ yk_code yk_wire_finish(struct yk_matmul *m, yk_code rc, bool *stopped, struct yk
             fail_here(m, rc, e != NULL ? e : &none);
         rc = await_stop(m, rc, stopped, e);
     }
-    if (m->serving && rc != YK_LOST) { /* after a loss the process ends as it is: a send to the lost would be waited for */
+    if (m->serving &&
+        rc !=
+            YK_LOST) { /* after a loss the process ends as it is: a send to the lost would be waited for */
         pthread_mutex_lock(&m->lock);
         m->server_stop = true;
         pthread_cond_signal(&m->asked);
@@ -513,14 +537,17 @@ static bool make_boxes(struct yk_matmul *m)
     size_t vector = 0, check = 0;
     for (int r = 0; r < m->ranks; r++) {
         const struct yk_matmul_part *part = &p->part[r];
-        size_t y = part->check[1][1] - part->check[1][0], z = part->check[0][1] - part->check[0][0] + part->c.rows;
+        size_t y = part->check[1][1] - part->check[1][0],
+               z = part->check[0][1] - part->check[0][0] + part->c.rows;
         vector = y > vector ? y : vector;
         check = part->c.rows + 2 * z > check ? part->c.rows + 2 * z : check;
     }
     m->box_bytes[YK_PHASE_PROBE] = sizeof(struct yk_probe_report);
     m->box_bytes[YK_PHASE_WORK] = sizeof(struct yk_work_report);
-    m->box_bytes[YK_PHASE_VECTOR] = sizeof(struct yk_vector_report) + (p->product ? vector * sizeof(double) : 0);
-    m->box_bytes[YK_PHASE_CHECK] = sizeof(struct yk_check_report) + (p->product ? check * sizeof(double) : 0);
+    m->box_bytes[YK_PHASE_VECTOR] =
+        sizeof(struct yk_vector_report) + (p->product ? vector * sizeof(double) : 0);
+    m->box_bytes[YK_PHASE_CHECK] =
+        sizeof(struct yk_check_report) + (p->product ? check * sizeof(double) : 0);
     for (int i = 0; i < YK_PHASES && m->rank == 0; i++)
         if ((m->box[i] = calloc((size_t)m->ranks, m->box_bytes[i])) == NULL)
             return false;
@@ -544,7 +571,8 @@ yk_code yk_wire_open(struct yk_matmul *m, struct yk_error *e)
     return bad ? yk_fail_memory(e, YK_PULL_BYTES) : YK_OK;
 }
 
-void yk_matmul_attach(struct yk_matmul *m, struct yk_comm *comm, const struct yk_matmul_hooks *hooks)
+void yk_matmul_attach(struct yk_matmul *m, struct yk_comm *comm,
+                      const struct yk_matmul_hooks *hooks)
 {
     m->comm = comm;
     m->hooks = *hooks;

@@ -29,7 +29,13 @@
 #define PARTING_TIME 0.1   /* for last words to leave */
 #define MEMORY (256 << 20) /* bytes for what one host, or rank 0, receives in a round */
 
-enum { WINDOW_SMALL = 32, MESSAGES_SMALL = 1000000, MESSAGES_LARGE = 256, MESSAGE_LEAST = 256 << 10, LARGE_LEAST = 1 << 20 };
+enum {
+    WINDOW_SMALL = 32,
+    MESSAGES_SMALL = 1000000,
+    MESSAGES_LARGE = 256,
+    MESSAGE_LEAST = 256 << 10,
+    LARGE_LEAST = 1 << 20
+};
 enum { CONFIRM = 4 }; /* times that a slow link is measured again */
 enum { TRIAL = 20, ROUNDS_WARM = 5, ROUNDS_SMALL = 20000, ROUNDS_LARGE = 16 };
 
@@ -55,7 +61,8 @@ static int debtor(struct yk_netcheck *n)
 }
 
 /* Why rank 0, waiting at `s`, did not get what it was waiting for. */
-static yk_code fail_outcome(struct yk_netcheck *n, enum outcome out, const struct side *s, struct yk_error *e)
+static yk_code fail_outcome(struct yk_netcheck *n, enum outcome out, const struct side *s,
+                            struct yk_error *e)
 {
     if (out == ASKED) {
         n->halted = true;
@@ -63,10 +70,12 @@ static yk_code fail_outcome(struct yk_netcheck *n, enum outcome out, const struc
     }
     if (out == LOST) {
         n->lost = s->lost;
-        return yk_fail(e, YK_LOST, "rank %d on '%s' is lost: %s", s->lost, host_of(n, s->lost), s->why);
+        return yk_fail(e, YK_LOST, "rank %d on '%s' is lost: %s", s->lost, host_of(n, s->lost),
+                       s->why);
     }
     int r = debtor(n);
-    return yk_fail(e, YK_LOST, "rank %d on '%s' did not finish within %.0f s", r, host_of(n, r), YK_ORDER_LIMIT);
+    return yk_fail(e, YK_LOST, "rank %d on '%s' did not finish within %.0f s", r, host_of(n, r),
+                   YK_ORDER_LIMIT);
 }
 
 static yk_code look_at_reports(struct yk_netcheck *n, struct yk_error *e)
@@ -78,10 +87,12 @@ static yk_code look_at_reports(struct yk_netcheck *n, struct yk_error *e)
         if (n->owner.report[r].status == NO_MEMORY)
             return yk_fail(e, YK_FAILED, "rank %d on '%s' is out of memory", r, host_of(n, r));
         if (o->what != LATENCY && o->what != STREAM)
-            return yk_fail(e, YK_LOST, "rank %d on '%s' did not finish within %.0f s", r, host_of(n, r), YK_ORDER_LIMIT);
-        yk_fail(e, YK_LOST, "rank %d on '%s' got no answer from rank %u on '%s' within %.0f s", r, host_of(n, r), o->peer,
-                host_of(n, (int)o->peer), YK_ORDER_LIMIT);
-        yk_hint(e, "both are alive: can these two hosts reach each other on every network that they share?");
+            return yk_fail(e, YK_LOST, "rank %d on '%s' did not finish within %.0f s", r,
+                           host_of(n, r), YK_ORDER_LIMIT);
+        yk_fail(e, YK_LOST, "rank %d on '%s' got no answer from rank %u on '%s' within %.0f s", r,
+                host_of(n, r), o->peer, host_of(n, (int)o->peer), YK_ORDER_LIMIT);
+        yk_hint(e, "both are alive: can these two hosts reach each other on every network that "
+                   "they share?");
         return YK_LOST;
     }
     return YK_OK;
@@ -145,7 +156,8 @@ static void plan_large(struct yk_netcheck *n, struct yk_netcheck_pair *p, double
     n->plan[p->from] = (struct order){
         .what = STREAM,
         .peer = (uint32_t)p->to,
-        .count = (uint32_t)clamp(rate * watch_time(p, share) / (double)p->message, 1, MESSAGES_LARGE),
+        .count =
+            (uint32_t)clamp(rate * watch_time(p, share) / (double)p->message, 1, MESSAGES_LARGE),
         .window = YK_ORDER_BLOCKS,
         .bytes = p->message,
         .seconds = YK_ORDER_LIMIT, /* the number decides: none is to be under way when it ends */
@@ -159,15 +171,19 @@ static double reported_rate(const struct yk_netcheck *n, const struct yk_netchec
 }
 
 /* One round: `count` pairs at once, by three orders. */
-static yk_code measure_pairs(struct yk_netcheck *n, struct yk_netcheck_pair *pair, size_t count, double share, struct yk_error *e)
+static yk_code measure_pairs(struct yk_netcheck *n, struct yk_netcheck_pair *pair, size_t count,
+                             double share, struct yk_error *e)
 {
     char what[96];
-    snprintf(what, sizeof what, count > 1 ? "rank %d to rank %d and %zu other pairs" : "rank %d to rank %d", pair[0].from,
-             pair[0].to, count - 1);
+    snprintf(what, sizeof what,
+             count > 1 ? "rank %d to rank %d and %zu other pairs" : "rank %d to rank %d",
+             pair[0].from, pair[0].to, count - 1);
     plan_nothing(n);
     for (size_t i = 0; i < count; i++)
-        n->plan[pair[i].from] =
-            (struct order){.what = LATENCY, .peer = (uint32_t)pair[i].to, .count = YK_ORDER_PINGS, .seconds = share};
+        n->plan[pair[i].from] = (struct order){.what = LATENCY,
+                                               .peer = (uint32_t)pair[i].to,
+                                               .count = YK_ORDER_PINGS,
+                                               .seconds = share};
     yk_code rc = give(n, what, e);
     if (rc != YK_OK || n->halted)
         return rc;
@@ -196,8 +212,9 @@ static yk_code measure_pairs(struct yk_netcheck *n, struct yk_netcheck_pair *pai
 }
 
 /* A pair that is about to be called slow, once more: a machine that was busy for a moment is no slow link. True if it did better. */
-static yk_code measure_again(struct yk_netcheck *n, const struct yk_netcheck_pair *suspect, struct yk_netcheck_result *result,
-                             double share, bool *better, struct yk_error *e)
+static yk_code measure_again(struct yk_netcheck *n, const struct yk_netcheck_pair *suspect,
+                             struct yk_netcheck_result *result, double share, bool *better,
+                             struct yk_error *e)
 {
     struct yk_netcheck_pair *p = &result->pair[suspect - result->pair];
     plan_nothing(n);
@@ -212,7 +229,8 @@ static yk_code measure_again(struct yk_netcheck *n, const struct yk_netcheck_pai
 }
 
 /* Until the verdict stands, or often enough. */
-static yk_code confirm(struct yk_netcheck *n, struct yk_netcheck_result *result, double share, struct yk_error *e)
+static yk_code confirm(struct yk_netcheck *n, struct yk_netcheck_result *result, double share,
+                       struct yk_error *e)
 {
     yk_code rc = YK_OK;
     bool better = true;
@@ -228,7 +246,8 @@ static yk_code confirm(struct yk_netcheck *n, struct yk_netcheck_result *result,
     return rc;
 }
 
-static yk_code measure_all_pairs(struct yk_netcheck *n, struct yk_netcheck_result *result, struct yk_error *e)
+static yk_code measure_all_pairs(struct yk_netcheck *n, struct yk_netcheck_result *result,
+                                 struct yk_error *e)
 {
     struct yk_netcheck_pair *pair;
     size_t pairs;
@@ -236,7 +255,8 @@ static yk_code measure_all_pairs(struct yk_netcheck *n, struct yk_netcheck_resul
     if (rc != YK_OK)
         return rc;
     result->pair = pair;
-    double share = clamp(PAIRS_TIME / (3 * pair[pairs - 1].round), SHARE_LEAST, SHARE_MOST) * n->ask->pace;
+    double share =
+        clamp(PAIRS_TIME / (3 * pair[pairs - 1].round), SHARE_LEAST, SHARE_MOST) * n->ask->pace;
     double limit = yk_now() + PAIRS_LIMIT;
     for (size_t i = 0, end; i < pairs && rc == YK_OK && !n->halted && yk_now() < limit; i = end) {
         for (end = i + 1; end < pairs && pair[end].round == pair[i].round; end++)
@@ -250,7 +270,8 @@ static yk_code measure_all_pairs(struct yk_netcheck *n, struct yk_netcheck_resul
 }
 
 /* One order for all that take part; the time of the slowest is what it took. */
-static yk_code run_pattern(struct yk_netcheck *n, const struct order *o, const char *what, double *seconds, struct yk_error *e)
+static yk_code run_pattern(struct yk_netcheck *n, const struct order *o, const char *what,
+                           double *seconds, struct yk_error *e)
 {
     plan_nothing(n);
     int first = o->what == TO_ONE ? 1 : 0;
@@ -263,20 +284,22 @@ static yk_code run_pattern(struct yk_netcheck *n, const struct order *o, const c
     return rc;
 }
 
-static yk_code measure_pattern(struct yk_netcheck *n, enum what kind, uint64_t bytes, struct yk_netcheck_pattern *p,
-                               struct yk_error *e)
+static yk_code measure_pattern(struct yk_netcheck *n, enum what kind, uint64_t bytes,
+                               struct yk_netcheck_pattern *p, struct yk_error *e)
 {
     bool small = bytes == YK_NETCHECK_SMALL;
     double trial, ranks = n->ranks, time = (small ? SMALL_TIME : LARGE_TIME) * n->ask->pace;
-    struct order o = {.what = kind, .bytes = bytes, .count = small ? TRIAL : 1, .warm = small ? ROUNDS_WARM : 0};
+    struct order o = {
+        .what = kind, .bytes = bytes, .count = small ? TRIAL : 1, .warm = small ? ROUNDS_WARM : 0};
     char what[64];
-    snprintf(what, sizeof what, "all to %s, %.0f %s", kind == TO_ONE ? "one" : "all", (double)bytes / (small ? 1e3 : 1 << 20),
-             small ? "KB" : "MB");
+    snprintf(what, sizeof what, "all to %s, %.0f %s", kind == TO_ONE ? "one" : "all",
+             (double)bytes / (small ? 1e3 : 1 << 20), small ? "KB" : "MB");
     *p = (struct yk_netcheck_pattern){.bytes = bytes, .rounds = o.count};
     yk_code rc = run_pattern(n, &o, what, &trial, e);
     p->seconds = trial;
     if (rc == YK_OK && !n->halted && trial < SLOW_TRIAL) {
-        o.count = p->rounds = (uint32_t)(small ? clamp(time / trial, TRIAL, ROUNDS_SMALL) : clamp(time / trial, 1, ROUNDS_LARGE));
+        o.count = p->rounds = (uint32_t)(small ? clamp(time / trial, TRIAL, ROUNDS_SMALL)
+                                               : clamp(time / trial, 1, ROUNDS_LARGE));
         rc = run_pattern(n, &o, what, &p->seconds, e);
     }
     double moved = 2 * (ranks - 1) * (double)bytes / (kind == TO_ONE ? 1 : ranks);
@@ -285,7 +308,8 @@ static yk_code measure_pattern(struct yk_netcheck *n, enum what kind, uint64_t b
 }
 
 /* X for a round that takes no longer than its time, by what the pairs have told, and no more memory than there should be. */
-static uint64_t choose_large(const struct yk_netcheck *n, enum what kind, const struct yk_netcheck_result *result)
+static uint64_t choose_large(const struct yk_netcheck *n, enum what kind,
+                             const struct yk_netcheck_result *result)
 {
     int crowd = 1; /* ranks of the fullest host: they share its link and its memory */
     for (int a = 0; a < n->ranks; a++) {
@@ -306,12 +330,14 @@ static uint64_t choose_large(const struct yk_netcheck *n, enum what kind, const 
     double rate = kind == TO_ONE ? fmin(slowest, best / (n->ranks - 1)) : slowest / crowd;
     uint64_t bytes = n->ask->large > 0 ? n->ask->large : YK_NETCHECK_LARGE;
     uint64_t receivers = (uint64_t)(kind == TO_ONE && n->ranks - 1 > crowd ? n->ranks - 1 : crowd);
-    while (bytes > LARGE_LEAST && (2 * (double)bytes > rate * ROUND_TIME || bytes * receivers > MEMORY))
+    while (bytes > LARGE_LEAST &&
+           (2 * (double)bytes > rate * ROUND_TIME || bytes * receivers > MEMORY))
         bytes /= 2;
     return bytes;
 }
 
-static yk_code measure_patterns(struct yk_netcheck *n, struct yk_netcheck_result *result, struct yk_error *e)
+static yk_code measure_patterns(struct yk_netcheck *n, struct yk_netcheck_result *result,
+                                struct yk_error *e)
 {
     uint64_t one = choose_large(n, TO_ONE, result), all = choose_large(n, TO_ALL, result);
     struct {
@@ -341,7 +367,8 @@ static void dismiss(struct yk_netcheck *n, yk_code rc)
             yk_order_stop(n, r, rc != YK_LOST, n->lost);
     const struct yk_comm_ops *ops = n->comm->ops;
     int here = n->owner.endpoint;
-    double end = rc == YK_LOST ? yk_now() + PARTING_TIME : 0; /* otherwise closing the comm sees to it */
+    double end =
+        rc == YK_LOST ? yk_now() + PARTING_TIME : 0; /* otherwise closing the comm sees to it */
     while (yk_now() < end)
         ops->wait(n->comm, here, ops->seen(n->comm, here), end - yk_now());
 }
@@ -360,7 +387,8 @@ static yk_code lead(struct yk_netcheck *n, struct yk_netcheck_result *result, st
         yk_netcheck_result_release(result);
     return rc;
 }
-yk_code yk_netcheck_run(struct yk_netcheck *n, struct yk_netcheck_result *result, struct yk_error *e)
+yk_code yk_netcheck_run(struct yk_netcheck *n, struct yk_netcheck_result *result,
+                        struct yk_error *e)
 {
     *result = (struct yk_netcheck_result){0};
     return n->rank == 0 ? lead(n, result, e) : yk_order_serve(n, e);

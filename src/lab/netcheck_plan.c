@@ -26,7 +26,8 @@ static int by_round(const void *a, const void *b)
 }
 
 /* Round after round, take every pair that is left and whose hosts are still free. `host` numbers them by the first rank that is there. */
-static void deal(struct yk_netcheck_pair *pair, size_t pairs, const int *host, bool *taken, int ranks)
+static void deal(struct yk_netcheck_pair *pair, size_t pairs, const int *host, bool *taken,
+                 int ranks)
 {
     size_t left = pairs;
     for (size_t i = 0; i < pairs; i++)
@@ -36,7 +37,8 @@ static void deal(struct yk_netcheck_pair *pair, size_t pairs, const int *host, b
         size_t before = left;
         for (size_t i = 0; i < pairs; i++) {
             int a = host[pair[i].from], b = host[pair[i].to];
-            if (pair[i].round != 0 || taken[a] || taken[b] || (ranks <= ONE_BY_ONE && left < before))
+            if (pair[i].round != 0 || taken[a] || taken[b] ||
+                (ranks <= ONE_BY_ONE && left < before))
                 continue;
             taken[a] = taken[b] = true;
             pair[i].round = round;
@@ -45,8 +47,8 @@ static void deal(struct yk_netcheck_pair *pair, size_t pairs, const int *host, b
     }
 }
 
-yk_code yk_netcheck_plan(struct yk_netcheck_pair **out, size_t *pairs, const struct yk_netcheck_rank *rank, int ranks,
-                         struct yk_error *e)
+yk_code yk_netcheck_plan(struct yk_netcheck_pair **out, size_t *pairs,
+                         const struct yk_netcheck_rank *rank, int ranks, struct yk_error *e)
 {
     int furthest = ranks / 2; /* around the circle */
     int distances = furthest;

@@ -21,7 +21,8 @@ enum kind { ORDER = 1, REPORT, STOP, PING, PONG, BLOCK, ACK, PUSH, BACK };
 
 /* --- messages --- */
 
-static void post(struct yk_netcheck *n, int from, int to, struct yk_note *note, const void *data, size_t bytes)
+static void post(struct yk_netcheck *n, int from, int to, struct yk_note *note, const void *data,
+                 size_t bytes)
 {
     note->from = (uint16_t)from;
     note->to = (uint16_t)to;
@@ -45,7 +46,9 @@ static void *place_at_owner(void *arg, const struct yk_note *note)
     uint64_t slot = 0, room = 0;
     unsigned char *base = NULL;
     if (note->kind == REPORT)
-        return o->report != NULL && note->bytes == sizeof *o->report ? &o->report[rank_of(n, note->from)] : NULL;
+        return o->report != NULL && note->bytes == sizeof *o->report
+                   ? &o->report[rank_of(n, note->from)]
+                   : NULL;
     if (note->kind == BLOCK && note->first > 0) {
         base = n->stream_in;
         room = (uint64_t)YK_ORDER_BLOCKS * YK_NETCHECK_MESSAGE;
@@ -91,7 +94,8 @@ static void take_push(struct yk_netcheck *n, struct side *o, const struct yk_not
     o->pushes = 0;
     for (int k = 1; k < n->ranks; k++) {
         struct yk_note back = {.kind = BACK, .lo = note->lo};
-        post(n, o->endpoint, worker_of(n, (n->rank + k) % n->ranks), &back, n->out + note->lo, note->bytes);
+        post(n, o->endpoint, worker_of(n, (n->rank + k) % n->ranks), &back, n->out + note->lo,
+             note->bytes);
     }
 }
 
@@ -130,7 +134,8 @@ static void *place_at_worker(void *arg, const struct yk_note *note)
     struct yk_netcheck *n = w->n;
     if (note->kind == ORDER && note->bytes == sizeof w->order)
         return &w->order;
-    bool fits = note->kind == BACK && note->lo <= n->back_bytes && note->bytes <= n->back_bytes - note->lo;
+    bool fits =
+        note->kind == BACK && note->lo <= n->back_bytes && note->bytes <= n->back_bytes - note->lo;
     return fits ? n->back_in + note->lo : NULL;
 }
 
@@ -176,13 +181,16 @@ static void lost(void *arg, int endpoint, const char *why)
     snprintf(s->why, sizeof s->why, "%s", why);
 }
 
-static const struct yk_handler OWNER = {.place = place_at_owner, .arrive = arrive_at_owner, .lost = lost};
-static const struct yk_handler WORKER = {.place = place_at_worker, .arrive = arrive_at_worker, .lost = lost};
+static const struct yk_handler OWNER = {
+    .place = place_at_owner, .arrive = arrive_at_owner, .lost = lost};
+static const struct yk_handler WORKER = {
+    .place = place_at_worker, .arrive = arrive_at_worker, .lost = lost};
 
 /* --- waiting --- */
 
-enum outcome yk_order_await(struct yk_netcheck *n, struct side *s, bool (*ready)(const struct side *s, uint64_t want),
-                            uint64_t want, double seconds)
+enum outcome yk_order_await(struct yk_netcheck *n, struct side *s,
+                            bool (*ready)(const struct side *s, uint64_t want), uint64_t want,
+                            double seconds)
 {
     const struct yk_comm_ops *ops = n->comm->ops;
     double end = yk_now() + seconds;
@@ -249,7 +257,8 @@ static enum outcome prepare(struct yk_netcheck *n, const struct order *o, struct
     uint64_t others = (uint64_t)n->ranks - 1, slice = o->bytes_all / (uint64_t)n->ranks + 1;
     uint64_t most = o->bytes > o->bytes_all ? o->bytes : o->bytes_all;
     uint64_t pushes = n->rank == 0 && o->bytes > slice ? others * o->bytes : others * slice;
-    if (!take_memory(&n->out, &n->out_bytes, most) || !take_memory(&n->push_in, &n->push_bytes, pushes) ||
+    if (!take_memory(&n->out, &n->out_bytes, most) ||
+        !take_memory(&n->push_in, &n->push_bytes, pushes) ||
         !take_memory(&n->back_in, &n->back_bytes, most))
         r->status = NO_MEMORY;
     return READY;
@@ -265,7 +274,8 @@ static enum outcome latency(struct yk_netcheck *n, const struct order *o, struct
 {
     uint32_t most = o->count < YK_ORDER_PINGS ? o->count : YK_ORDER_PINGS, k = 0;
     double begun = yk_now();
-    for (int warm = PINGS_WARM; k < most && (k < PINGS_LEAST || yk_now() - begun < o->seconds); warm--) {
+    for (int warm = PINGS_WARM; k < most && (k < PINGS_LEAST || yk_now() - begun < o->seconds);
+         warm--) {
         struct yk_note ping = {.kind = PING, .id = ++n->pings};
         double start = yk_now();
         post(n, n->worker.endpoint, yk_owner_endpoint((int)o->peer), &ping, NULL, 0);
@@ -287,7 +297,11 @@ static enum outcome flow(struct yk_netcheck *n, const struct order *o, bool on)
     const struct yk_comm_ops *ops = n->comm->ops;
     struct side *w = &n->worker;
     double end = yk_now() + YK_ORDER_LIMIT / 2;
-    struct yk_note block = {.kind = BLOCK, .flags = on, .step = o->bytes, .first = (uint32_t)o->window, .last = o->count};
+    struct yk_note block = {.kind = BLOCK,
+                            .flags = on,
+                            .step = o->bytes,
+                            .first = (uint32_t)o->window,
+                            .last = o->count};
     block.loss = o->seconds;
     ops->lock(n->comm, w->endpoint);
     w->acked = 0;
@@ -298,7 +312,8 @@ static enum outcome flow(struct yk_netcheck *n, const struct order *o, bool on)
     for (bool done = false; out == READY && !done && sent < o->count;) {
         block.id = sent++;
         post(n, w->endpoint, yk_owner_endpoint((int)o->peer), &block, n->stream_out, o->bytes);
-        out = yk_order_await(n, w, has_acks, sent < o->window ? 0 : sent - o->window + 1, end - yk_now());
+        out = yk_order_await(n, w, has_acks, sent < o->window ? 0 : sent - o->window + 1,
+                             end - yk_now());
         ops->lock(n->comm, w->endpoint);
         done = w->done;
         ops->unlock(n->comm, w->endpoint);
@@ -399,7 +414,8 @@ yk_code yk_order_serve(struct yk_netcheck *n, struct yk_error *e)
         if (out == TOLD && w->clean)
             return YK_OK;
         if (out == TOLD && w->told_of >= 0)
-            return yk_fail(e, YK_LOST, "rank %d on '%s' is lost", w->told_of, n->ask->rank[w->told_of].host);
+            return yk_fail(e, YK_LOST, "rank %d on '%s' is lost", w->told_of,
+                           n->ask->rank[w->told_of].host);
         if (out != READY)
             return yk_fail(e, YK_LOST, "rank 0 on '%s' has given up", n->ask->rank[0].host);
         n->orders++;
@@ -446,7 +462,8 @@ yk_code yk_netcheck_open(struct yk_netcheck **out, int rank, int ranks, struct y
     n->owner.report = calloc((size_t)ranks, sizeof *n->owner.report);
     n->owner.owes = calloc((size_t)ranks, sizeof *n->owner.owes);
     if (n->plan == NULL || n->owner.report == NULL || n->owner.owes == NULL ||
-        !take_memory(&n->stream_out, &size, YK_NETCHECK_MESSAGE) || !take_memory(&n->stream_in, &size, in)) {
+        !take_memory(&n->stream_out, &size, YK_NETCHECK_MESSAGE) ||
+        !take_memory(&n->stream_in, &size, in)) {
         yk_netcheck_close(n);
         return yk_fail_memory(e, in);
     }

@@ -16,7 +16,10 @@
 
 #define YK_ORDER_LIMIT 20.0 /* seconds within which an order is over, one way or the other */
 
-enum { YK_ORDER_PINGS = 1000, YK_ORDER_BLOCKS = 2 }; /* samples of a latency; big messages under way */
+enum {
+    YK_ORDER_PINGS = 1000,
+    YK_ORDER_BLOCKS = 2
+}; /* samples of a latency; big messages under way */
 
 enum what { NOTHING, PREPARE, LATENCY, STREAM, TO_ONE, TO_ALL };
 enum status { GOOD, NO_ANSWER, NO_MEMORY };
@@ -73,7 +76,7 @@ struct yk_netcheck {
     unsigned char *stream_out, *stream_in;      /* YK_NETCHECK_MESSAGE; YK_ORDER_BLOCKS of them */
     unsigned char *out, *push_in, *back_in;     /* patterns; */
     uint64_t out_bytes, push_bytes, back_bytes; /* their sizes */
-    atomic_uint pending;                        /* sends of ours that the engine still reads; nobody waits for them */
+    atomic_uint pending; /* sends of ours that the engine still reads; nobody waits for them */
     double sample[YK_ORDER_PINGS];
     uint64_t orders, pings, backs; /* taken, sent, expected so far */
     /* rank 0's */
@@ -84,8 +87,9 @@ struct yk_netcheck {
 };
 
 /* Until `ready` says so of this side (under its lock), or something gets in the way. */
-enum outcome yk_order_await(struct yk_netcheck *n, struct side *s, bool (*ready)(const struct side *s, uint64_t want),
-                            uint64_t want, double seconds);
+enum outcome yk_order_await(struct yk_netcheck *n, struct side *s,
+                            bool (*ready)(const struct side *s, uint64_t want), uint64_t want,
+                            double seconds);
 enum outcome yk_order_carry_out(struct yk_netcheck *n, const struct order *o, struct report *r);
 /* Rank 0 sends an order; its last word. `clean`: all are well; otherwise `lost` is the rank that is not, or -1 if that is not known. */
 void yk_order_send(struct yk_netcheck *n, int to, const struct order *o);

@@ -10,9 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SCHEMA = 1, MATRIX = 6, LISTED = 10 }; /* ranks of a matrix that fits the page; pairs that are listed instead */
-#define SLOW 0.67                             /* of the best is a slow link */
-#define UNEVEN 1.5                            /* times slower than the way back is an uneven one */
+enum {
+    SCHEMA = 1,
+    MATRIX = 6,
+    LISTED = 10
+};                 /* ranks of a matrix that fits the page; pairs that are listed instead */
+#define SLOW 0.67  /* of the best is a slow link */
+#define UNEVEN 1.5 /* times slower than the way back is an uneven one */
 
 /* --- the verdict --- */
 
@@ -39,7 +43,8 @@ static int count_hosts(const struct yk_netcheck_result *r)
 }
 
 /* Is the link one that the verdict is about? */
-static bool counts(const struct yk_netcheck_result *r, const struct yk_netcheck_pair *p, bool several)
+static bool counts(const struct yk_netcheck_result *r, const struct yk_netcheck_pair *p,
+                   bool several)
 {
     return !several || !same_host(r, p->from, p->to);
 }
@@ -57,7 +62,8 @@ static bool is_to_blame(const struct yk_netcheck_result *r, const char *host, do
 {
     for (size_t i = 0; i < r->pairs; i++) {
         const struct yk_netcheck_pair *p = &r->pair[i];
-        bool touches = strcmp(host_of(r, p->from), host) == 0 || strcmp(host_of(r, p->to), host) == 0;
+        bool touches =
+            strcmp(host_of(r, p->from), host) == 0 || strcmp(host_of(r, p->to), host) == 0;
         if (counts(r, p, true) && (p->bandwidth < limit) != touches)
             return false;
     }
@@ -144,7 +150,8 @@ static double megabytes(const struct yk_netcheck_pair *p)
 /* --- the table --- */
 
 /* Rows are senders. 14 + 6 x 11 columns at most. */
-static void matrix(const struct yk_netcheck_result *r, double (*value)(const struct yk_netcheck_pair *p), struct yk_buf *out)
+static void matrix(const struct yk_netcheck_result *r,
+                   double (*value)(const struct yk_netcheck_pair *p), struct yk_buf *out)
 {
     char name[32];
     yk_buf_format(out, "  %-12s", "from \\ to");
@@ -182,11 +189,13 @@ static void list(const struct yk_netcheck_result *r, struct yk_buf *out)
         by[i] = &r->pair[i];
     qsort(by, r->pairs, sizeof *by, by_bandwidth);
     const struct yk_netcheck_pair *middle = by[r->pairs / 2];
-    yk_buf_format(out, "half of the pairs have at least %s; the slowest ones:\n", rate_text(middle->bandwidth, text[0]));
+    yk_buf_format(out, "half of the pairs have at least %s; the slowest ones:\n",
+                  rate_text(middle->bandwidth, text[0]));
     yk_buf_format(out, "  %-24s %-24s %11s %13s\n", "from", "to", "round trip", "bandwidth");
     for (size_t i = 0; i < r->pairs && i < LISTED; i++)
-        yk_buf_format(out, "  %-24s %-24s %11s %13s\n", rank_text(r, by[i]->from, text[0]), rank_text(r, by[i]->to, text[1]),
-                      time_text(by[i]->latency, text[2]), rate_text(by[i]->bandwidth, text[3]));
+        yk_buf_format(out, "  %-24s %-24s %11s %13s\n", rank_text(r, by[i]->from, text[0]),
+                      rank_text(r, by[i]->to, text[1]), time_text(by[i]->latency, text[2]),
+                      rate_text(by[i]->bandwidth, text[3]));
     free(by);
 }
 
@@ -203,10 +212,12 @@ static void pairs(const struct yk_netcheck_result *r, struct yk_buf *out)
         message = p->message < message ? p->message : message;
     }
     bool few = r->ranks <= MATRIX;
-    yk_buf_format(out, "\nround trip of 64 bytes%s: 99 %% within %s\n", few ? ", median in us" : "", time_text(p99, text[0]));
+    yk_buf_format(out, "\nround trip of 64 bytes%s: 99 %% within %s\n", few ? ", median in us" : "",
+                  time_text(p99, text[0]));
     if (few)
         matrix(r, latency_us, out);
-    yk_buf_format(out, "\nbandwidth, messages of 31 KB: %s to %s\n", rate_text(least, text[1]), rate_text(most, text[2]));
+    yk_buf_format(out, "\nbandwidth, messages of 31 KB: %s to %s\n", rate_text(least, text[1]),
+                  rate_text(most, text[2]));
     yk_buf_format(out, "bandwidth, messages of %s%s%s\n", bytes_text(message, text[0]),
                   message < YK_NETCHECK_MESSAGE ? " and more" : "", few ? ", in MB/s:" : ":");
     if (few)
@@ -220,8 +231,8 @@ static void pattern_line(const char *name, const struct yk_netcheck_pattern *p, 
     yk_buf_format(out, "  %-20s", name);
     for (int i = 0; i < YK_NETCHECK_SIZES; i++) {
         char text[3][24];
-        yk_buf_format(out, " %7s %8s %10s", bytes_text(p[i].bytes, text[0]), time_text(p[i].seconds, text[1]),
-                      rate_text(p[i].bandwidth, text[2]));
+        yk_buf_format(out, " %7s %8s %10s", bytes_text(p[i].bytes, text[0]),
+                      time_text(p[i].seconds, text[1]), rate_text(p[i].bandwidth, text[2]));
     }
     yk_buf_text(out, "\n");
 }
@@ -229,7 +240,8 @@ static void pattern_line(const char *name, const struct yk_netcheck_pattern *p, 
 /* Seconds for a step of the net, by a pattern's big round. */
 static double net_seconds(const struct yk_netcheck_pattern *p)
 {
-    return p[YK_NETCHECK_BIG].seconds * ((double)YK_NETCHECK_NET * sizeof(float)) / (double)p[YK_NETCHECK_BIG].bytes;
+    return p[YK_NETCHECK_BIG].seconds * ((double)YK_NETCHECK_NET * sizeof(float)) /
+           (double)p[YK_NETCHECK_BIG].bytes;
 }
 
 static void training(const char *who, const struct yk_netcheck_pattern *p, struct yk_buf *out)
@@ -248,12 +260,14 @@ static void verdict(const struct yk_netcheck_result *r, struct yk_buf *out)
         return;
     yk_buf_format(out, "\nslowest: rank %s to rank %s,\n  %s, %.0f %% of the best link%s\n",
                   rank_text(r, v.slowest->from, text[0]), rank_text(r, v.slowest->to, text[1]),
-                  rate_text(v.slowest->bandwidth, text[2]), v.of_best * 100, count_hosts(r) > 1 ? " between hosts" : "");
+                  rate_text(v.slowest->bandwidth, text[2]), v.of_best * 100,
+                  count_hosts(r) > 1 ? " between hosts" : "");
     if (v.host != NULL)
         yk_buf_format(out, "  all links of host '%.40s' are slow, and no others\n", v.host);
     if (v.uneven != NULL)
-        yk_buf_format(out, "uneven: rank %s to rank %s,\n  %s, but %s the other way\n", rank_text(r, v.uneven->from, text[0]),
-                      rank_text(r, v.uneven->to, text[1]), rate_text(v.uneven->bandwidth, text[2]), rate_text(v.back, text[3]));
+        yk_buf_format(out, "uneven: rank %s to rank %s,\n  %s, but %s the other way\n",
+                      rank_text(r, v.uneven->from, text[0]), rank_text(r, v.uneven->to, text[1]),
+                      rate_text(v.uneven->bandwidth, text[2]), rate_text(v.back, text[3]));
 }
 
 static void how(const struct yk_netcheck_result *r, struct yk_buf *out)
@@ -278,11 +292,14 @@ void yk_netcheck_table(const struct yk_netcheck_result *r, struct yk_buf *out)
     yk_buf_text(out, "\n");
     if (r->pairs > 0)
         pairs(r, out);
-    yk_buf_format(out, "\n%-22s %7s %8s %10s %7s %8s %10s\n", "patterns", "bytes", "round", "rate", "bytes", "round", "rate");
+    yk_buf_format(out, "\n%-22s %7s %8s %10s %7s %8s %10s\n", "patterns", "bytes", "round", "rate",
+                  "bytes", "round", "rate");
     pattern_line("all to one and back", r->to_one, out);
     pattern_line("all to all and back", r->to_all, out);
-    yk_buf_format(out, "\n%-38s %10s %17s\n", "a step costs at least", "softmax", "61 M parameters");
-    snprintf(who, sizeof who, "sync, 1 server, %d worker%s", r->ranks - 1, r->ranks == 2 ? "" : "s");
+    yk_buf_format(out, "\n%-38s %10s %17s\n", "a step costs at least", "softmax",
+                  "61 M parameters");
+    snprintf(who, sizeof who, "sync, 1 server, %d worker%s", r->ranks - 1,
+             r->ranks == 2 ? "" : "s");
     training(who, r->to_one, out);
     snprintf(who, sizeof who, "allreduce, %d workers", r->ranks);
     training(who, r->to_all, out);
@@ -293,37 +310,40 @@ void yk_netcheck_table(const struct yk_netcheck_result *r, struct yk_buf *out)
 
 static json_t *pair_json(const struct yk_netcheck_pair *p)
 {
-    return json_pack("{s:i, s:i, s:f, s:f, s:f, s:f, s:I}", "from", p->from, "to", p->to, "latency_us", p->latency * 1e6,
-                     "latency_p99_us", p->latency_p99 * 1e6, "bandwidth_31k", p->bandwidth_31k, "bandwidth", p->bandwidth,
-                     "message_bytes", (json_int_t)p->message);
+    return json_pack("{s:i, s:i, s:f, s:f, s:f, s:f, s:I}", "from", p->from, "to", p->to,
+                     "latency_us", p->latency * 1e6, "latency_p99_us", p->latency_p99 * 1e6,
+                     "bandwidth_31k", p->bandwidth_31k, "bandwidth", p->bandwidth, "message_bytes",
+                     (json_int_t)p->message);
 }
 
 static json_t *round_json(const struct yk_netcheck_pattern *p, const char *rate)
 {
-    return json_pack("{s:I, s:i, s:f, s:f}", "bytes", (json_int_t)p->bytes, "rounds", (int)p->rounds, "round_us",
-                     p->seconds * 1e6, rate, p->bandwidth);
+    return json_pack("{s:I, s:i, s:f, s:f}", "bytes", (json_int_t)p->bytes, "rounds",
+                     (int)p->rounds, "round_us", p->seconds * 1e6, rate, p->bandwidth);
 }
 
 static json_t *pattern_json(const struct yk_netcheck_pattern *p, const char *rate)
 {
-    return json_pack("{s:o, s:o, s:f, s:f}", "small", round_json(&p[YK_NETCHECK_31K], rate), "large",
-                     round_json(&p[YK_NETCHECK_BIG], rate), "softmax_step_us", p[YK_NETCHECK_31K].seconds * 1e6,
-                     "net_61m_step_seconds", net_seconds(p));
+    return json_pack("{s:o, s:o, s:f, s:f}", "small", round_json(&p[YK_NETCHECK_31K], rate),
+                     "large", round_json(&p[YK_NETCHECK_BIG], rate), "softmax_step_us",
+                     p[YK_NETCHECK_31K].seconds * 1e6, "net_61m_step_seconds", net_seconds(p));
 }
 
 static json_t *link_json(const struct yk_netcheck_result *r, const struct yk_netcheck_pair *p)
 {
-    return json_pack("{s:i, s:i, s:s, s:s, s:f}", "from", p->from, "to", p->to, "from_host", host_of(r, p->from), "to_host",
-                     host_of(r, p->to), "bandwidth", p->bandwidth);
+    return json_pack("{s:i, s:i, s:s, s:s, s:f}", "from", p->from, "to", p->to, "from_host",
+                     host_of(r, p->from), "to_host", host_of(r, p->to), "bandwidth", p->bandwidth);
 }
 
 json_t *yk_netcheck_json(const struct yk_netcheck_result *r)
 {
     struct yk_netcheck_verdict v;
-    json_t *ranks = json_array(), *list_of_pairs = json_array(), *slowest = json_null(), *uneven = json_null();
+    json_t *ranks = json_array(), *list_of_pairs = json_array(), *slowest = json_null(),
+           *uneven = json_null();
     yk_netcheck_judge(r, &v);
     for (int i = 0; i < r->ranks; i++)
-        json_array_append_new(ranks, json_pack("{s:i, s:s, s:i}", "rank", i, "host", host_of(r, i), "pid", r->rank[i].pid));
+        json_array_append_new(ranks, json_pack("{s:i, s:s, s:i}", "rank", i, "host", host_of(r, i),
+                                               "pid", r->rank[i].pid));
     for (size_t i = 0; i < r->pairs; i++)
         json_array_append_new(list_of_pairs, pair_json(&r->pair[i]));
     if (v.slowest != NULL) {
@@ -335,8 +355,11 @@ json_t *yk_netcheck_json(const struct yk_netcheck_result *r)
         uneven = link_json(r, v.uneven);
         json_object_set_new(uneven, "back", yk_json_real(v.back));
     }
-    return json_pack("{s:i, s:s, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:f}", "schema", SCHEMA, "version", YK_VERSION, "ranks",
-                     ranks, "pairs_total", (json_int_t)r->ranks * (r->ranks - 1), "pairs_at_once", (json_int_t)r->parallel,
-                     "pairs", list_of_pairs, "all_to_one", pattern_json(r->to_one, "bandwidth"), "all_to_all",
-                     pattern_json(r->to_all, "bus_bandwidth"), "slowest", slowest, "asymmetric", uneven, "seconds", r->seconds);
+    return json_pack("{s:i, s:s, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:f}", "schema", SCHEMA,
+                     "version", YK_VERSION, "ranks", ranks, "pairs_total",
+                     (json_int_t)r->ranks * (r->ranks - 1), "pairs_at_once",
+                     (json_int_t)r->parallel, "pairs", list_of_pairs, "all_to_one",
+                     pattern_json(r->to_one, "bandwidth"), "all_to_all",
+                     pattern_json(r->to_all, "bus_bandwidth"), "slowest", slowest, "asymmetric",
+                     uneven, "seconds", r->seconds);
 }

@@ -45,7 +45,8 @@ static size_t check_plan(const struct yk_netcheck_pair *pair, size_t pairs, int 
         assert_in_range(p->to, 0, ranks - 1);
         assert_int_not_equal(p->from, p->to);
         assert_int_equal(seen[p->from][p->to]++, 0);
-        assert_true(i == 0 ? p->round == 1 : p->round == pair[i - 1].round || p->round == pair[i - 1].round + 1);
+        assert_true(i == 0 ? p->round == 1
+                           : p->round == pair[i - 1].round || p->round == pair[i - 1].round + 1);
         in_round = i > 0 && p->round == pair[i - 1].round ? in_round + 1 : 1;
         fullest = in_round > fullest ? in_round : fullest;
         assert_true(taken[host(p->from)] < p->round && taken[host(p->to)] < p->round);
@@ -106,21 +107,24 @@ static struct yk_netcheck_pair all[20 * 19];
 
 static struct yk_netcheck_result made_up(int ranks, int each)
 {
-    struct yk_netcheck_result r = {.rank = who, .ranks = ranks, .pair = all, .parallel = 1, .seconds = 1};
+    struct yk_netcheck_result r = {
+        .rank = who, .ranks = ranks, .pair = all, .parallel = 1, .seconds = 1};
     name_hosts(ranks, each);
     for (int a = 0; a < ranks; a++)
         for (int b = 0; b < ranks; b++)
             if (a != b)
-                all[r.pairs++] = (struct yk_netcheck_pair){.from = a,
-                                                           .to = b,
-                                                           .latency = 50e-6,
-                                                           .latency_p99 = 90e-6,
-                                                           .bandwidth_31k = 80e6,
-                                                           .bandwidth = host(a) == host(b) ? 5e9 : 100e6,
-                                                           .message = YK_NETCHECK_MESSAGE};
+                all[r.pairs++] =
+                    (struct yk_netcheck_pair){.from = a,
+                                              .to = b,
+                                              .latency = 50e-6,
+                                              .latency_p99 = 90e-6,
+                                              .bandwidth_31k = 80e6,
+                                              .bandwidth = host(a) == host(b) ? 5e9 : 100e6,
+                                              .message = YK_NETCHECK_MESSAGE};
     for (int i = 0; i < YK_NETCHECK_SIZES; i++) {
         uint64_t bytes = i == YK_NETCHECK_31K ? YK_NETCHECK_SMALL : YK_NETCHECK_LARGE;
-        r.to_one[i] = (struct yk_netcheck_pattern){.bytes = bytes, .rounds = 9, .seconds = i + 1e-4, .bandwidth = 1e8};
+        r.to_one[i] = (struct yk_netcheck_pattern){
+            .bytes = bytes, .rounds = 9, .seconds = i + 1e-4, .bandwidth = 1e8};
         r.to_all[i] = r.to_one[i];
     }
     return r;
@@ -163,7 +167,8 @@ static void one_slow_link_is_not_its_hosts_fault(void **state)
     assert_null(v.host);
     assert_ptr_equal(v.uneven, link_of(&r, 0, 2));
     assert_true(fabs(v.back - 100e6) < 1);
-    link_of(&r, 1, 2)->bandwidth = 10e6; /* now the same of all that goes to n2, but not of what it sends */
+    link_of(&r, 1, 2)->bandwidth =
+        10e6; /* now the same of all that goes to n2, but not of what it sends */
     yk_netcheck_judge(&r, &v);
     assert_true(v.slow && v.host == NULL);
 }
@@ -226,7 +231,8 @@ static void the_table_fits_the_page(void **state)
             for (int each = 1; each <= ranks; each += ranks - 1) {
                 struct yk_netcheck_result r = made_up(ranks, each);
                 for (int i = 0; i < ranks && k % 2 == 0; i++)
-                    snprintf(who[i].host, sizeof who[i].host, "%02d.a-host-with-a-long-name.of-a-domain.example", i / each);
+                    snprintf(who[i].host, sizeof who[i].host,
+                             "%02d.a-host-with-a-long-name.of-a-domain.example", i / each);
                 for (size_t i = 0; i < r.pairs; i++) {
                     all[i].bandwidth = all[i].bandwidth_31k = RATES[k] * (i % 2 ? 1 : 0.1);
                     all[i].latency = all[i].latency_p99 = 999.0 / RATES[k];
@@ -251,7 +257,8 @@ static void the_table_says_what_was_found(void **state)
     assert_non_null(strstr(out.data, "slowest: rank 0 n0 to rank 2 n2"));
     assert_non_null(strstr(out.data, "12.5 MB/s, 12 % of the best link between hosts"));
     assert_non_null(strstr(out.data, "uneven: rank 0 n0 to rank 2 n2"));
-    assert_non_null(strstr(out.data, "sync, 1 server, 2 workers                100 us            3.64 s"));
+    assert_non_null(
+        strstr(out.data, "sync, 1 server, 2 workers                100 us            3.64 s"));
     yk_buf_release(&out);
     r = made_up(20, 2);
     r.pairs = 7;
@@ -271,21 +278,26 @@ static void json_has_every_key(void **state)
     int from, to, schema, rounds, rank, pid;
     double us, p99, small, large, bus, best, back, step, net;
     const char *version, *name;
-    assert_int_equal(json_unpack(j, "{s:i, s:s, s:[{s:i, s:s, s:i}]}", "schema", &schema, "version", &version, "ranks", "rank",
-                                 &rank, "host", &name, "pid", &pid),
+    assert_int_equal(json_unpack(j, "{s:i, s:s, s:[{s:i, s:s, s:i}]}", "schema", &schema, "version",
+                                 &version, "ranks", "rank", &rank, "host", &name, "pid", &pid),
                      0);
     assert_int_equal(json_array_size(json_object_get(j, "ranks")), 3);
     assert_int_equal(json_array_size(json_object_get(j, "pairs")), 6);
-    assert_int_equal(json_unpack(j, "{s:[{s:i, s:i, s:F, s:F, s:F, s:F}]}", "pairs", "from", &from, "to", &to, "latency_us", &us,
-                                 "latency_p99_us", &p99, "bandwidth_31k", &small, "bandwidth", &large),
+    assert_int_equal(json_unpack(j, "{s:[{s:i, s:i, s:F, s:F, s:F, s:F}]}", "pairs", "from", &from,
+                                 "to", &to, "latency_us", &us, "latency_p99_us", &p99,
+                                 "bandwidth_31k", &small, "bandwidth", &large),
                      0);
-    assert_true(fabs(us - 50) < 1e-6 && fabs(p99 - 90) < 1e-6 && fabs(small - 80e6) < 1 && fabs(large - 100e6) < 1);
-    assert_int_equal(json_unpack(j, "{s:{s:{s:i, s:F, s:F}, s:F, s:F}}", "all_to_all", "large", "rounds", &rounds, "round_us",
-                                 &us, "bus_bandwidth", &bus, "softmax_step_us", &step, "net_61m_step_seconds", &net),
+    assert_true(fabs(us - 50) < 1e-6 && fabs(p99 - 90) < 1e-6 && fabs(small - 80e6) < 1 &&
+                fabs(large - 100e6) < 1);
+    assert_int_equal(json_unpack(j, "{s:{s:{s:i, s:F, s:F}, s:F, s:F}}", "all_to_all", "large",
+                                 "rounds", &rounds, "round_us", &us, "bus_bandwidth", &bus,
+                                 "softmax_step_us", &step, "net_61m_step_seconds", &net),
                      0);
-    assert_true(rounds == 9 && fabs(us - 1.0001e6) < 1 && fabs(step - 100) < 1e-6 && fabs(net - 3.6362) < 1e-3);
-    assert_int_equal(json_unpack(j, "{s:{s:i, s:i, s:s, s:F}, s:{s:i, s:F}}", "slowest", "from", &from, "to", &to, "from_host",
-                                 &name, "of_best", &best, "asymmetric", "from", &from, "back", &back),
+    assert_true(rounds == 9 && fabs(us - 1.0001e6) < 1 && fabs(step - 100) < 1e-6 &&
+                fabs(net - 3.6362) < 1e-3);
+    assert_int_equal(json_unpack(j, "{s:{s:i, s:i, s:s, s:F}, s:{s:i, s:F}}", "slowest", "from",
+                                 &from, "to", &to, "from_host", &name, "of_best", &best,
+                                 "asymmetric", "from", &from, "back", &back),
                      0);
     assert_true(from == 2 && to == 0 && fabs(best - 0.2) < 1e-9 && fabs(back - 100e6) < 1);
     assert_string_equal(name, "n2");
@@ -331,8 +343,13 @@ static void *take_part(void *arg)
     struct yk_error e;
     m->rc = yk_netcheck_open(&n, m->rank, c->ranks, &e);
     assert_int_equal(m->rc, YK_OK);
-    const struct yk_netcheck_ask ask = {
-        .comm = c->comm, .rank = who, .pace = 0.05, .large = 100000, .say = said, .stopped = enough, .arg = c};
+    const struct yk_netcheck_ask ask = {.comm = c->comm,
+                                        .rank = who,
+                                        .pace = 0.05,
+                                        .large = 100000,
+                                        .say = said,
+                                        .stopped = enough,
+                                        .arg = c};
     yk_netcheck_attach(n, &ask);
     pthread_barrier_wait(&c->attached);
     m->rc = yk_netcheck_run(n, &m->result, &e);
@@ -373,14 +390,19 @@ static void a_check_measures_everything(void **state)
         assert_false(r->stopped);
         for (size_t i = 0; i < r->pairs; i++) {
             const struct yk_netcheck_pair *p = &r->pair[i];
-            assert_true(p->latency > 0 && p->latency <= p->latency_p99 && p->bandwidth_31k > 0 && p->bandwidth > 0);
+            assert_true(p->latency > 0 && p->latency <= p->latency_p99 && p->bandwidth_31k > 0 &&
+                        p->bandwidth > 0);
         }
         for (int i = 0; i < YK_NETCHECK_SIZES; i++) {
             double n = c.ranks, bytes = i == YK_NETCHECK_31K ? YK_NETCHECK_SMALL : 100000;
             const struct yk_netcheck_pattern *one = &r->to_one[i], *to_all = &r->to_all[i];
-            assert_true((double)one->bytes == bytes && (double)to_all->bytes == bytes && one->rounds > 0 && to_all->rounds > 0);
-            assert_true(one->seconds > 0 && fabs(one->bandwidth * one->seconds / (2 * (n - 1) * bytes) - 1) < 1e-9);
-            assert_true(to_all->seconds > 0 && fabs(to_all->bandwidth * to_all->seconds / (2 * (n - 1) / n * bytes) - 1) < 1e-9);
+            assert_true((double)one->bytes == bytes && (double)to_all->bytes == bytes &&
+                        one->rounds > 0 && to_all->rounds > 0);
+            assert_true(one->seconds > 0 &&
+                        fabs(one->bandwidth * one->seconds / (2 * (n - 1) * bytes) - 1) < 1e-9);
+            assert_true(to_all->seconds > 0 &&
+                        fabs(to_all->bandwidth * to_all->seconds / (2 * (n - 1) / n * bytes) - 1) <
+                            1e-9);
         }
         yk_netcheck_result_release(&member[0].result);
     }

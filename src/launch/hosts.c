@@ -17,10 +17,12 @@ enum { MAX_FILE = 1 << 20, SHOWN = 60 };
 
 static bool is_name(const char *s, size_t n)
 {
-    if (n == 0 || n > YK_HOST_MAX || !isalnum((unsigned char)s[0])) /* a leading '-' would be an option to ssh */
+    if (n == 0 || n > YK_HOST_MAX ||
+        !isalnum((unsigned char)s[0])) /* a leading '-' would be an option to ssh */
         return false;
     for (size_t i = 0; i < n; i++)
-        if (!isascii((unsigned char)s[i]) || (!isalnum((unsigned char)s[i]) && s[i] != '.' && s[i] != '-'))
+        if (!isascii((unsigned char)s[i]) ||
+            (!isalnum((unsigned char)s[i]) && s[i] != '.' && s[i] != '-'))
             return false;
     return true;
 }
@@ -28,11 +30,14 @@ static bool is_name(const char *s, size_t n)
 bool yk_host_is_local(const char *name)
 {
     char own[YK_HOST_MAX + 1] = "";
-    if (strcasecmp(name, "localhost") == 0 || (strncmp(name, "127.", 4) == 0 && name[strspn(name, "0123456789.")] == '\0'))
+    if (strcasecmp(name, "localhost") == 0 ||
+        (strncmp(name, "127.", 4) == 0 && name[strspn(name, "0123456789.")] == '\0'))
         return true;
     if (gethostname(own, sizeof own - 1) != 0)
         return false;
-    size_t n = strcspn(own, "."); /* a machine may know itself as n1.example.org and be called n1, not the other way round */
+    size_t n = strcspn(
+        own,
+        "."); /* a machine may know itself as n1.example.org and be called n1, not the other way round */
     return strcasecmp(name, own) == 0 || (strlen(name) == n && strncasecmp(name, own, n) == 0);
 }
 
@@ -44,7 +49,8 @@ static void list_release(struct yk_host_list *l)
     *l = (struct yk_host_list){0};
 }
 
-static yk_code list_add(struct yk_host_list *l, const char *name, size_t len, size_t slots, const char *what, struct yk_error *e)
+static yk_code list_add(struct yk_host_list *l, const char *name, size_t len, size_t slots,
+                        const char *what, struct yk_error *e)
 {
     if (slots > YK_SLOTS_MAX - l->n)
         return yk_fail(e, YK_USAGE, "%s names more than %d slots", what, YK_SLOTS_MAX);
@@ -83,8 +89,8 @@ static bool read_number(const char *s, size_t n, unsigned long *out)
 
 static yk_code refuse_v6(const char *s, size_t n, const char *what, struct yk_error *e)
 {
-    yk_fail(e, YK_USAGE, "%s: '%.*s' is an IPv6 address, which Open MPI does not take as a host", what,
-            (int)(n < SHOWN ? n : SHOWN), s);
+    yk_fail(e, YK_USAGE, "%s: '%.*s' is an IPv6 address, which Open MPI does not take as a host",
+            what, (int)(n < SHOWN ? n : SHOWN), s);
     yk_hint(e, "give the host a name in /etc/hosts and use that");
     return YK_USAGE;
 }
@@ -104,7 +110,8 @@ static yk_code refuse_name(const char *s, size_t n, const char *what, struct yk_
     return YK_USAGE;
 }
 
-static yk_code entry_read(struct entry *out, const char *s, size_t n, const char *what, struct yk_error *e)
+static yk_code entry_read(struct entry *out, const char *s, size_t n, const char *what,
+                          struct yk_error *e)
 {
     static const char here[] = "localhost";
     const char *colon = memchr(s, ':', n);
@@ -128,11 +135,13 @@ static yk_code entry_read(struct entry *out, const char *s, size_t n, const char
         return YK_OK;
     out->has_number = true;
     if (!read_number(colon + 1, n - (size_t)(colon + 1 - s), &out->number))
-        return yk_fail(e, YK_USAGE, "%s: '%.*s' does not end in a number", what, (int)(n < SHOWN ? n : SHOWN), s);
+        return yk_fail(e, YK_USAGE, "%s: '%.*s' does not end in a number", what,
+                       (int)(n < SHOWN ? n : SHOWN), s);
     return YK_OK;
 }
 
-static yk_code slots_add(struct yk_host_list *to, const struct entry *at, const char *what, struct yk_error *e)
+static yk_code slots_add(struct yk_host_list *to, const struct entry *at, const char *what,
+                         struct yk_error *e)
 {
     size_t slots = at->has_number ? at->number : 1;
     if (slots == 0 || slots > YK_SLOTS_MAX)
@@ -143,7 +152,8 @@ static yk_code slots_add(struct yk_host_list *to, const struct entry *at, const 
 
 /* --- a,b:2,c --- */
 
-yk_code yk_hosts_list(struct yk_host_list *to, const char *text, const char *what, struct yk_error *e)
+yk_code yk_hosts_list(struct yk_host_list *to, const char *text, const char *what,
+                      struct yk_error *e)
 {
     for (const char *s = text;;) {
         size_t all = strcspn(s, ","), skip = strspn(s, " \t"), n = all;
@@ -183,8 +193,10 @@ static yk_code file_line(struct yk_host_list *to, char *line, const char *what, 
     yk_code rc = entry_read(&at, line, n, what, e);
     if (rc != YK_OK)
         return rc;
-    if (len > 0 && (at.has_number || strncmp(rest, "slots=", 6) != 0 || !read_number(rest + 6, len - 6, &at.number))) {
-        yk_fail(e, YK_USAGE, "%s: what follows '%.*s' is not 'slots=n'", what, (int)(at.len < SHOWN ? at.len : SHOWN), at.name);
+    if (len > 0 && (at.has_number || strncmp(rest, "slots=", 6) != 0 ||
+                    !read_number(rest + 6, len - 6, &at.number))) {
+        yk_fail(e, YK_USAGE, "%s: what follows '%.*s' is not 'slots=n'", what,
+                (int)(at.len < SHOWN ? at.len : SHOWN), at.name);
         yk_hint(e, "a line is 'host slots=n' or 'host'");
         return YK_USAGE;
     }
@@ -192,12 +204,14 @@ static yk_code file_line(struct yk_host_list *to, char *line, const char *what, 
     return slots_add(to, &at, what, e);
 }
 
-yk_code yk_hosts_file_text(struct yk_host_list *to, const char *text, size_t n, const char *what, struct yk_error *e)
+yk_code yk_hosts_file_text(struct yk_host_list *to, const char *text, size_t n, const char *what,
+                           struct yk_error *e)
 {
     size_t before = to->n;
     yk_code rc = YK_OK;
     const char *end = text + n;
-    if (n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) /* editors of another system begin files with it */
+    if (n >= 3 &&
+        memcmp(text, "\xef\xbb\xbf", 3) == 0) /* editors of another system begin files with it */
         text += 3;
     for (unsigned number = 1; text < end && rc == YK_OK; number++) {
         char line[1024], where[YK_PATH_MAX];
@@ -228,11 +242,14 @@ yk_code yk_hosts_file_text(struct yk_host_list *to, const char *text, size_t n, 
 static yk_code tf_bad(struct yk_error *e, const char *why)
 {
     yk_fail(e, YK_USAGE, "TF_CONFIG: %s", why);
-    yk_hint(e, "it looks like {\"cluster\":{\"worker\":[\"a:2222\",\"b:2222\"]},\"task\":{\"type\":\"worker\",\"index\":0}}");
+    yk_hint(e, "it looks like "
+               "{\"cluster\":{\"worker\":[\"a:2222\",\"b:2222\"]},\"task\":{\"type\":\"worker\","
+               "\"index\":0}}");
     return YK_USAGE;
 }
 
-static yk_code tf_hosts(struct yk_host_list *to, const json_t *cluster, const char *role, struct yk_error *e)
+static yk_code tf_hosts(struct yk_host_list *to, const json_t *cluster, const char *role,
+                        struct yk_error *e)
 {
     const json_t *list = json_object_get(cluster, role);
     if (list == NULL)
@@ -265,7 +282,8 @@ static yk_code tf_task(struct yk_hosts *h, const json_t *task, bool has_chief, s
     const json_t *index = json_object_get(task, "index");
     if (type == NULL || !json_is_integer(index) || json_integer_value(index) < 0)
         return tf_bad(e, "\"task\" needs a \"type\" and an \"index\"");
-    int n = snprintf(h->task, sizeof h->task, "%s %lld", type, (long long)json_integer_value(index));
+    int n =
+        snprintf(h->task, sizeof h->task, "%s %lld", type, (long long)json_integer_value(index));
     if (n < 0 || (size_t)n >= sizeof h->task)
         return tf_bad(e, "the type of the task is too long");
     if (json_integer_value(index) != 0 || strcmp(type, has_chief ? "chief" : "worker") != 0)
@@ -294,7 +312,8 @@ yk_code yk_hosts_tf_config(struct yk_hosts *h, const char *text, struct yk_error
         rc = tf_hosts(&h->owners, cluster, "ps", e);
     if (rc == YK_OK && h->workers.n == 0 && h->owners.n > 0)
         rc = tf_bad(e, "\"cluster\" has parameter servers and no worker");
-    if (rc == YK_OK && h->workers.n > 0) /* no cluster at all means what it means elsewhere: train alone */
+    if (rc == YK_OK &&
+        h->workers.n > 0) /* no cluster at all means what it means elsewhere: train alone */
         rc = tf_task(h, json_object_get(all, "task"), has_chief, e);
     json_decref(all);
     return rc;
@@ -317,7 +336,8 @@ static yk_code read_file(struct yk_host_list *to, const char *path, struct yk_er
 static yk_code read_workers(struct yk_hosts *h, const struct yk_hosts_ask *ask, struct yk_error *e)
 {
     if (ask->hosts != NULL && ask->hostfile != NULL && ask->both_typed)
-        return yk_fail(e, YK_USAGE, "--hosts and --hostfile are two ways to say the same: give one of them");
+        return yk_fail(e, YK_USAGE,
+                       "--hosts and --hostfile are two ways to say the same: give one of them");
     if (ask->hosts != NULL) {
         h->part = YK_HOSTS_LAUNCH;
         h->source = "--hosts";
@@ -343,13 +363,17 @@ yk_code yk_hosts_read(struct yk_hosts *h, const struct yk_hosts_ask *ask, struct
         list_release(&h->owners); /* the option wins over TF_CONFIG's ps */
         rc = yk_hosts_list(&h->owners, ask->ps_hosts, "--ps-hosts", e);
         if (rc == YK_OK && h->part == YK_HOSTS_NONE) {
-            rc = yk_fail(e, YK_USAGE, "--ps-hosts says where the parameter servers are, but nothing says where the workers are");
+            rc = yk_fail(e, YK_USAGE,
+                         "--ps-hosts says where the parameter servers are, but nothing says where "
+                         "the workers are");
             yk_hint(e, "add --hosts or --hostfile");
         }
     }
-    if (rc == YK_OK && h->part != YK_HOSTS_NONE && ask->workers != 0 && ask->workers != (int64_t)h->workers.n)
-        rc = yk_fail(e, YK_USAGE, "--workers is %lld but %s has %zu slot%s", (long long)ask->workers, h->source, h->workers.n,
-                     h->workers.n == 1 ? "" : "s");
+    if (rc == YK_OK && h->part != YK_HOSTS_NONE && ask->workers != 0 &&
+        ask->workers != (int64_t)h->workers.n)
+        rc =
+            yk_fail(e, YK_USAGE, "--workers is %lld but %s has %zu slot%s", (long long)ask->workers,
+                    h->source, h->workers.n, h->workers.n == 1 ? "" : "s");
     if (rc != YK_OK || h->part == YK_HOSTS_NONE)
         yk_hosts_release(h);
     return rc;

@@ -28,7 +28,7 @@ struct yk_host_list {
 
 /* Which part this process has. */
 enum yk_hosts_part {
-    YK_HOSTS_NONE,     /* nobody named a host: one process, or a launcher that has started us already */
+    YK_HOSTS_NONE, /* nobody named a host: one process, or a launcher that has started us already */
     YK_HOSTS_LAUNCH,   /* start the job on `workers` and `owners` */
     YK_HOSTS_STAND_BY, /* TF_CONFIG names another task to start it: say so and exit 0 */
 };
@@ -37,16 +37,17 @@ struct yk_hosts {
     enum yk_hosts_part part;
     struct yk_host_list workers; /* one entry a worker */
     struct yk_host_list owners;  /* where owners may live; empty: on the first worker's host */
-    const char *source;          /* "--hosts", "--hostfile" or "TF_CONFIG", for messages; NULL if NONE */
-    char task[64];               /* TF_CONFIG's name for this process, "worker 1"; "" elsewhere */
+    const char *source; /* "--hosts", "--hostfile" or "TF_CONFIG", for messages; NULL if NONE */
+    char task[64];      /* TF_CONFIG's name for this process, "worker 1"; "" elsewhere */
 };
 
 /* What the user said; NULL or 0 for what was left out. */
 struct yk_hosts_ask {
     const char *hosts, *hostfile, *ps_hosts;
     const char *tf_config; /* the text of the environment variable */
-    int64_t workers;       /* --workers, if it was said together with the hosts: it must be the number of slots */
-    bool both_typed;       /* --hosts and --hostfile were both said for this call, which is YK_USAGE */
+    int64_t
+        workers; /* --workers, if it was said together with the hosts: it must be the number of slots */
+    bool both_typed; /* --hosts and --hostfile were both said for this call, which is YK_USAGE */
 };
 
 /* Fills `h`, which needs no release if this fails. YK_USAGE names the option, YK_DATA the file and its line. */
@@ -59,8 +60,10 @@ bool yk_hosts_local(const struct yk_hosts *h);
 bool yk_host_is_local(const char *name);
 
 /* The three readers behind yk_hosts_read, each adding to lists that may be empty. `what` names the option or file in messages. */
-yk_code yk_hosts_list(struct yk_host_list *to, const char *text, const char *what, struct yk_error *e);
-yk_code yk_hosts_file_text(struct yk_host_list *to, const char *text, size_t n, const char *what, struct yk_error *e);
+yk_code yk_hosts_list(struct yk_host_list *to, const char *text, const char *what,
+                      struct yk_error *e);
+yk_code yk_hosts_file_text(struct yk_host_list *to, const char *text, size_t n, const char *what,
+                           struct yk_error *e);
 yk_code yk_hosts_tf_config(struct yk_hosts *h, const char *text, struct yk_error *e);
 
 #endif

@@ -22,7 +22,8 @@ static char *joined(const struct yk_host_list *l, char out[512])
     return out;
 }
 
-static void expect(const struct yk_hosts_ask *ask, enum yk_hosts_part part, const char *workers, const char *owners)
+static void expect(const struct yk_hosts_ask *ask, enum yk_hosts_part part, const char *workers,
+                   const char *owners)
 {
     struct yk_hosts h;
     struct yk_error e = {0};
@@ -60,7 +61,8 @@ static void test_lists(void **state)
     expect(ASK(.hosts = "a,b,c"), YK_HOSTS_LAUNCH, "a b c", "");
     expect(ASK(.hosts = "a:2,b,a"), YK_HOSTS_LAUNCH, "a a b a", "");
     expect(ASK(.hosts = " a:2 ,\tb "), YK_HOSTS_LAUNCH, "a a b", "");
-    expect(ASK(.hosts = "n-1.example.org:1,10.0.0.7:2"), YK_HOSTS_LAUNCH, "n-1.example.org 10.0.0.7 10.0.0.7", "");
+    expect(ASK(.hosts = "n-1.example.org:1,10.0.0.7:2"), YK_HOSTS_LAUNCH,
+           "n-1.example.org 10.0.0.7 10.0.0.7", "");
     expect(ASK(.hosts = "[::1]:2,[::1]"), YK_HOSTS_LAUNCH, "localhost localhost localhost", "");
     expect(ASK(.hosts = "a,b", .ps_hosts = "p:2,q"), YK_HOSTS_LAUNCH, "a b", "p p q");
     expect(ASK(.hosts = "a,b:2", .workers = 3), YK_HOSTS_LAUNCH, "a b b", "");
@@ -84,11 +86,13 @@ static void test_slots_limit(void **state)
 static void test_bad_lists(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"a b",  "-oProxyCommand=x", "a;b", "a$(b)", "a/b", "a_b", "u@a", ".a",
-                                      "a\nb", "\xc3\xa9",         "a'b", "a\"",   "*"};
+    static const char *const bad[] = {
+        "a b",  "-oProxyCommand=x", "a;b", "a$(b)", "a/b", "a_b", "u@a", ".a",
+        "a\nb", "\xc3\xa9",         "a'b", "a\"",   "*"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         expect_error(ASK(.hosts = bad[i]), YK_USAGE, "is not the name of a host");
-    for (const char *const *p = (const char *const[]){"", ",", "a,", ",a", "a,,b", ":2", " ", NULL}; *p != NULL; p++)
+    for (const char *const *p = (const char *const[]){"", ",", "a,", ",a", "a,,b", ":2", " ", NULL};
+         *p != NULL; p++)
         expect_error(ASK(.hosts = *p), YK_USAGE, "--hosts holds an entry without a name");
     expect_error(ASK(.hosts = "a:"), YK_USAGE, "'a:' does not end in a number");
     expect_error(ASK(.hosts = "a:x"), YK_USAGE, "'a:x' does not end in a number");
@@ -110,10 +114,12 @@ static void test_bad_lists(void **state)
 static void test_workers(void **state)
 {
     (void)state;
-    expect_error(ASK(.hosts = "a,b", .workers = 3), YK_USAGE, "--workers is 3 but --hosts has 2 slots");
-    expect_error(ASK(.hosts = "a", .workers = 2), YK_USAGE, "--workers is 2 but --hosts has 1 slot");
-    expect_error(ASK(.tf_config = "{\"cluster\":{\"worker\":[\"a\",\"b\"]}}", .workers = 1), YK_USAGE,
-                 "--workers is 1 but TF_CONFIG has 2 slots");
+    expect_error(ASK(.hosts = "a,b", .workers = 3), YK_USAGE,
+                 "--workers is 3 but --hosts has 2 slots");
+    expect_error(ASK(.hosts = "a", .workers = 2), YK_USAGE,
+                 "--workers is 2 but --hosts has 1 slot");
+    expect_error(ASK(.tf_config = "{\"cluster\":{\"worker\":[\"a\",\"b\"]}}", .workers = 1),
+                 YK_USAGE, "--workers is 1 but TF_CONFIG has 2 slots");
     expect(ASK(.workers = 5), YK_HOSTS_NONE, "", "");
 }
 
@@ -157,47 +163,65 @@ static void test_files(void **state)
         {"a slots=1024\nb\n", "line 2 names more than 1024 slots"},
     };
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
-        expect(ASK(.hostfile = put(*state, good[i].text, strlen(good[i].text))), YK_HOSTS_LAUNCH, good[i].workers, "");
+        expect(ASK(.hostfile = put(*state, good[i].text, strlen(good[i].text))), YK_HOSTS_LAUNCH,
+               good[i].workers, "");
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        expect_error(ASK(.hostfile = put(*state, bad[i].text, strlen(bad[i].text))), YK_DATA, bad[i].error);
-    expect_error(ASK(.hostfile = put(*state, "a\nb\0c\n", 6)), YK_DATA, "line 2 is not a line of text");
+        expect_error(ASK(.hostfile = put(*state, bad[i].text, strlen(bad[i].text))), YK_DATA,
+                     bad[i].error);
+    expect_error(ASK(.hostfile = put(*state, "a\nb\0c\n", 6)), YK_DATA,
+                 "line 2 is not a line of text");
     char longest[3000];
     memset(longest, '#', sizeof longest);
-    expect_error(ASK(.hostfile = put(*state, longest, sizeof longest)), YK_DATA, "line 1 is not a line of text");
-    expect_error(ASK(.hostfile = "/nonexistent/hosts"), YK_DATA, "cannot open '/nonexistent/hosts'");
+    expect_error(ASK(.hostfile = put(*state, longest, sizeof longest)), YK_DATA,
+                 "line 1 is not a line of text");
+    expect_error(ASK(.hostfile = "/nonexistent/hosts"), YK_DATA,
+                 "cannot open '/nonexistent/hosts'");
     expect_error(ASK(.hostfile = *state), YK_DATA, "is not a regular file");
 }
 
 static void test_precedence(void **state)
 {
-    const char *file = put(*state, "f\n", 2), *tf = "{\"cluster\":{\"worker\":[\"t\"],\"ps\":[\"tp\"]}}";
+    const char *file = put(*state, "f\n", 2),
+               *tf = "{\"cluster\":{\"worker\":[\"t\"],\"ps\":[\"tp\"]}}";
     expect(ASK(.hosts = "h", .hostfile = file, .tf_config = tf), YK_HOSTS_LAUNCH, "h", "");
     expect(ASK(.hostfile = file, .tf_config = tf), YK_HOSTS_LAUNCH, "f", "");
     expect(ASK(.tf_config = tf), YK_HOSTS_LAUNCH, "t", "tp");
     expect(ASK(.tf_config = tf, .ps_hosts = "p"), YK_HOSTS_LAUNCH, "t", "p");
-    expect_error(ASK(.hosts = "h", .hostfile = file, .both_typed = true), YK_USAGE, "--hosts and --hostfile");
+    expect_error(ASK(.hosts = "h", .hostfile = file, .both_typed = true), YK_USAGE,
+                 "--hosts and --hostfile");
     expect(ASK(.hosts = "h", .both_typed = true), YK_HOSTS_LAUNCH, "h", "");
 }
 
-#define CLUSTER                                                                                                                  \
-    "{\"cluster\":{\"chief\":[\"c:1\"],\"worker\":[\"a:2222\",\"b:2222\"],\"ps\":[\"p:3\",\"q\"],\"evaluator\":[\"x\"]}"
+#define CLUSTER                                                                                    \
+    "{\"cluster\":{\"chief\":[\"c:1\"],\"worker\":[\"a:2222\",\"b:2222\"],\"ps\":[\"p:3\",\"q\"]," \
+    "\"evaluator\":[\"x\"]}"
 #define WORKERS "{\"cluster\":{\"worker\":[\"a:2222\",\"[::1]:2222\"]}"
 
 static void test_tf_config(void **state)
 {
     (void)state;
-    expect(ASK(.tf_config = CLUSTER ",\"task\":{\"type\":\"chief\",\"index\":0}}"), YK_HOSTS_LAUNCH, "c a b", "p q");
+    expect(ASK(.tf_config = CLUSTER ",\"task\":{\"type\":\"chief\",\"index\":0}}"), YK_HOSTS_LAUNCH,
+           "c a b", "p q");
     expect(ASK(.tf_config = CLUSTER "}"), YK_HOSTS_LAUNCH, "c a b", "p q");
-    expect(ASK(.tf_config = CLUSTER ",\"task\":{\"type\":\"worker\",\"index\":0}}"), YK_HOSTS_STAND_BY, "c a b", "p q");
-    expect(ASK(.tf_config = CLUSTER ",\"task\":{\"type\":\"ps\",\"index\":0}}"), YK_HOSTS_STAND_BY, "c a b", "p q");
-    expect(ASK(.tf_config = CLUSTER ",\"task\":{\"type\":\"evaluator\",\"index\":0}}"), YK_HOSTS_STAND_BY, "c a b", "p q");
-    expect(ASK(.tf_config = WORKERS ",\"task\":{\"type\":\"worker\",\"index\":0}}"), YK_HOSTS_LAUNCH, "a localhost", "");
-    expect(ASK(.tf_config = WORKERS ",\"task\":{\"type\":\"worker\",\"index\":1}}"), YK_HOSTS_STAND_BY, "a localhost", "");
+    expect(ASK(.tf_config = CLUSTER ",\"task\":{\"type\":\"worker\",\"index\":0}}"),
+           YK_HOSTS_STAND_BY, "c a b", "p q");
+    expect(ASK(.tf_config = CLUSTER ",\"task\":{\"type\":\"ps\",\"index\":0}}"), YK_HOSTS_STAND_BY,
+           "c a b", "p q");
+    expect(ASK(.tf_config = CLUSTER ",\"task\":{\"type\":\"evaluator\",\"index\":0}}"),
+           YK_HOSTS_STAND_BY, "c a b", "p q");
+    expect(ASK(.tf_config = WORKERS ",\"task\":{\"type\":\"worker\",\"index\":0}}"),
+           YK_HOSTS_LAUNCH, "a localhost", "");
+    expect(ASK(.tf_config = WORKERS ",\"task\":{\"type\":\"worker\",\"index\":1}}"),
+           YK_HOSTS_STAND_BY, "a localhost", "");
     expect(ASK(.tf_config = "{}"), YK_HOSTS_NONE, "", "");
-    expect(ASK(.tf_config = "{\"cluster\":{},\"task\":{\"type\":\"worker\",\"index\":0}}"), YK_HOSTS_NONE, "", "");
+    expect(ASK(.tf_config = "{\"cluster\":{},\"task\":{\"type\":\"worker\",\"index\":0}}"),
+           YK_HOSTS_NONE, "", "");
 
     struct yk_hosts h;
-    assert_int_equal(yk_hosts_read(&h, ASK(.tf_config = WORKERS ",\"task\":{\"type\":\"worker\",\"index\":1}}"), NULL), YK_OK);
+    assert_int_equal(
+        yk_hosts_read(&h, ASK(.tf_config = WORKERS ",\"task\":{\"type\":\"worker\",\"index\":1}}"),
+                      NULL),
+        YK_OK);
     assert_string_equal(h.task, "worker 1");
     yk_hosts_release(&h);
 
@@ -205,13 +229,19 @@ static void test_tf_config(void **state)
     expect_error(ASK(.tf_config = "[]"), YK_USAGE, "'TF_CONFIG' is not a JSON object");
     expect_error(ASK(.tf_config = "{\"cluster\":[]}"), YK_USAGE, "\"cluster\" is not an object");
     expect_error(ASK(.tf_config = "{\"cluster\":{\"worker\":\"a\"}}"), YK_USAGE, "are not a list");
-    expect_error(ASK(.tf_config = "{\"cluster\":{\"worker\":[1]}}"), YK_USAGE, "a host is not a string");
+    expect_error(ASK(.tf_config = "{\"cluster\":{\"worker\":[1]}}"), YK_USAGE,
+                 "a host is not a string");
     expect_error(ASK(.tf_config = "{\"cluster\":{\"ps\":[\"a\"]}}"), YK_USAGE, "no worker");
-    expect_error(ASK(.tf_config = "{\"cluster\":{\"worker\":[\"a:70000\"]}}"), YK_USAGE, "does not end in a port");
-    expect_error(ASK(.tf_config = "{\"cluster\":{\"worker\":[\"a b:1\"]}}"), YK_USAGE, "'a b' is not the name of a host");
-    expect_error(ASK(.tf_config = "{\"cluster\":{\"worker\":[\"[fd00::7]:2222\"]}}"), YK_USAGE, "IPv6");
-    expect_error(ASK(.tf_config = WORKERS ",\"task\":{\"type\":\"worker\"}}"), YK_USAGE, "\"task\" needs");
-    expect_error(ASK(.tf_config = WORKERS ",\"task\":{\"type\":\"worker\",\"index\":-1}}"), YK_USAGE, "\"task\" needs");
+    expect_error(ASK(.tf_config = "{\"cluster\":{\"worker\":[\"a:70000\"]}}"), YK_USAGE,
+                 "does not end in a port");
+    expect_error(ASK(.tf_config = "{\"cluster\":{\"worker\":[\"a b:1\"]}}"), YK_USAGE,
+                 "'a b' is not the name of a host");
+    expect_error(ASK(.tf_config = "{\"cluster\":{\"worker\":[\"[fd00::7]:2222\"]}}"), YK_USAGE,
+                 "IPv6");
+    expect_error(ASK(.tf_config = WORKERS ",\"task\":{\"type\":\"worker\"}}"), YK_USAGE,
+                 "\"task\" needs");
+    expect_error(ASK(.tf_config = WORKERS ",\"task\":{\"type\":\"worker\",\"index\":-1}}"),
+                 YK_USAGE, "\"task\" needs");
     expect_error(ASK(.tf_config = WORKERS ",\"task\":7}"), YK_USAGE, "\"task\" needs");
 }
 
@@ -230,7 +260,8 @@ static void test_local(void **state)
     assert_int_equal(yk_hosts_read(&h, ASK(.hosts = "localhost:2,127.0.0.1"), NULL), YK_OK);
     assert_true(yk_hosts_local(&h));
     yk_hosts_release(&h);
-    assert_int_equal(yk_hosts_read(&h, ASK(.hosts = "localhost", .ps_hosts = "some-other-host"), NULL), YK_OK);
+    assert_int_equal(
+        yk_hosts_read(&h, ASK(.hosts = "localhost", .ps_hosts = "some-other-host"), NULL), YK_OK);
     assert_false(yk_hosts_local(&h));
     yk_hosts_release(&h);
 }

@@ -31,8 +31,9 @@
 #define DONE_GRACE 2.0 /* for mpirun to return after the result */
 #define LOST_GRACE 1.0 /* for a result to arrive after a rank was lost */
 #define LOOK 0.25      /* between two looks at the ranks while they start */
-#define LATE 3.0       /* after the first rank was seen, one that never was has been missed: it came and went between two looks */
-#define STUCK 2        /* losses in a row without a new checkpoint: the fault repeats */
+#define LATE                                                                                       \
+    3.0 /* after the first rank was seen, one that never was has been missed: it came and went between two looks */
+#define STUCK 2 /* losses in a row without a new checkpoint: the fault repeats */
 
 enum { READS = 64 }; /* of one stream, before the others have their turn */
 enum end { RUNNING, DONE, QUIT, LOST };
@@ -58,7 +59,7 @@ struct job {
     struct yk_lines out_lines, err_lines;
     struct yk_noise noise;
     bool started, done;
-    bool blamed;             /* `why` names a cause that is better than anything mpirun's end can tell */
+    bool blamed; /* `why` names a cause that is better than anything mpirun's end can tell */
     double began, look, due; /* due: when patience ends, and with it the attempt */
     double first;            /* when a rank was first seen; 0: not yet */
     struct yk_record record; /* `done` */
@@ -99,7 +100,8 @@ static void take_record(struct job *j, struct yk_record *r)
             set_due(j, INFINITY, "");
         }
         if (j->l->verbose)
-            yk_log_line(j->l->log, YK_INFO, "%d ranks are ready after %.2f s", r->ranks, now - j->began);
+            yk_log_line(j->l->log, YK_INFO, "%d ranks are ready after %.2f s", r->ranks,
+                        now - j->began);
         break;
     case YK_RECORD_ALIVE:
         if (j->started && !j->done && !j->blamed)
@@ -153,7 +155,8 @@ static void err_line(void *arg, const char *text, size_t n)
 }
 
 /* Take what is there, but not for ever if more comes than we can take. A stream that has ended is closed and becomes -1. */
-static void read_some(struct job *j, int *fd, struct yk_lines *lines, void (*line)(void *arg, const char *text, size_t n))
+static void read_some(struct job *j, int *fd, struct yk_lines *lines,
+                      void (*line)(void *arg, const char *text, size_t n))
 {
     char some[65536];
     for (int i = 0; i < READS && *fd >= 0; i++) {
@@ -172,15 +175,16 @@ static void read_some(struct job *j, int *fd, struct yk_lines *lines, void (*lin
 /* --- starting mpirun --- */
 
 /* In the child. Reports through `report` why it could not become mpirun; nothing here allocates. */
-static _Noreturn void become(const struct yk_mpirun_command *c, const sigset_t *mask, const int out[2], const int err[2],
-                             int report, pid_t parent)
+static _Noreturn void become(const struct yk_mpirun_command *c, const sigset_t *mask,
+                             const int out[2], const int err[2], int report, pid_t parent)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (getppid() != parent)
         _exit(1);
     setsid(); /* a Ctrl-C of the terminal is ours to translate, and ssh shall fail rather than ask for a password */
-    if (in >= 0 && dup2(in, 0) >= 0 && dup2(out[1], 1) >= 0 && dup2(err[1], 2) >= 0 && sigprocmask(SIG_SETMASK, mask, NULL) == 0)
+    if (in >= 0 && dup2(in, 0) >= 0 && dup2(out[1], 1) >= 0 && dup2(err[1], 2) >= 0 &&
+        sigprocmask(SIG_SETMASK, mask, NULL) == 0)
         execvpe(c->argv.word[0], c->argv.word, c->env.word);
     int why = errno;
     while (write(report, &why, sizeof why) < 0 && errno == EINTR)
@@ -204,7 +208,8 @@ static void close_pair(int fd[2])
             close(fd[i]);
 }
 
-static yk_code spawn(struct job *j, const struct yk_mpirun_command *c, const sigset_t *mask, struct yk_error *e)
+static yk_code spawn(struct job *j, const struct yk_mpirun_command *c, const sigset_t *mask,
+                     struct yk_error *e)
 {
     int out[2] = {-1, -1}, err[2] = {-1, -1}, report[2] = {-1, -1}, why = 0;
     if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0 || pipe2(report, O_CLOEXEC) != 0) {
@@ -253,7 +258,8 @@ static void look_at_ranks(struct job *j, double now)
     for (size_t i = 0; i < j->ranks; i++) {
         if (j->alive[i] && j->first == 0)
             j->first = now;
-        bool late = j->first != 0 && now > j->first + LATE && !j->seen[i] && yk_host_is_local(yk_launch_host(j->l, i));
+        bool late = j->first != 0 && now > j->first + LATE && !j->seen[i] &&
+                    yk_host_is_local(yk_launch_host(j->l, i));
         if ((j->seen[i] || late) && !j->alive[i] && !j->blamed) {
             char why[64];
             snprintf(why, sizeof why, "rank %zu ended before the job had started", i);
@@ -329,10 +335,12 @@ static void finish(struct job *j, bool returned)
     if (WIFSIGNALED(status))
         snprintf(j->why, sizeof j->why, "mpirun was ended by signal %d", WTERMSIG(status));
     else
-        snprintf(j->why, sizeof j->why, "mpirun ended (status %d) and left no result", WEXITSTATUS(status));
+        snprintf(j->why, sizeof j->why, "mpirun ended (status %d) and left no result",
+                 WEXITSTATUS(status));
 }
 
-static yk_code attempt(struct job *j, char *const *argv, const sigset_t *mask, enum end *end, struct yk_error *e)
+static yk_code attempt(struct job *j, char *const *argv, const sigset_t *mask, enum end *end,
+                       struct yk_error *e)
 {
     struct yk_mpirun_command c;
     char why[96];
@@ -369,20 +377,25 @@ static bool may_restart(struct job *j, const char *why)
         return false;
     j->stuck = j->best > j->since ? 0 : j->stuck + 1;
     if (!j->resumable || j->folder[0] == '\0') {
-        yk_log_line(j->l->log, YK_WARN, "not starting again: %s, before there was a checkpoint", why);
+        yk_log_line(j->l->log, YK_WARN, "not starting again: %s, before there was a checkpoint",
+                    why);
         return false;
     }
     if (j->stuck >= STUCK) {
-        yk_log_line(j->l->log, YK_WARN, "giving up: %s, for the second time in a row without a checkpoint after step %lld", why,
-                    (long long)j->best);
+        yk_log_line(
+            j->l->log, YK_WARN,
+            "giving up: %s, for the second time in a row without a checkpoint after step %lld", why,
+            (long long)j->best);
         return false;
     }
     if (j->restarts >= j->l->restarts) {
-        yk_log_line(j->l->log, YK_WARN, "giving up after %d restart%s: %s", j->restarts, j->restarts == 1 ? "" : "s", why);
+        yk_log_line(j->l->log, YK_WARN, "giving up after %d restart%s: %s", j->restarts,
+                    j->restarts == 1 ? "" : "s", why);
         return false;
     }
     j->restarts++;
-    yk_log_line(j->l->log, YK_WARN, "restart %d of %d, from step %lld: %s", j->restarts, j->l->restarts, (long long)j->best, why);
+    yk_log_line(j->l->log, YK_WARN, "restart %d of %d, from step %lld: %s", j->restarts,
+                j->l->restarts, (long long)j->best, why);
     return true;
 }
 
@@ -394,7 +407,8 @@ static char **resume_words(const struct job *j)
         n++;
     char **argv = calloc(n + 1, sizeof *argv);
     for (size_t i = 0; argv != NULL && i < n; i++)
-        argv[i] = strcmp(j->l->resume_argv[i], YK_LAUNCH_FOLDER) == 0 ? (char *)j->folder : j->l->resume_argv[i];
+        argv[i] = strcmp(j->l->resume_argv[i], YK_LAUNCH_FOLDER) == 0 ? (char *)j->folder
+                                                                      : j->l->resume_argv[i];
     return argv;
 }
 
@@ -406,15 +420,20 @@ static yk_code told_lost(const struct job *j, struct yk_error *e)
     else
         return YK_LOST;
     if (j->resumable && j->folder[0] != '\0')
-        yk_hint(e, "'yoke train --resume %s' goes on from step %lld", j->folder, (long long)j->best);
-    else if (j->l->resume_argv != NULL && j->folder[0] != '\0') /* a checkpoint may be there that nobody lived to tell of */
-        yk_hint(e, "'yoke train --resume %s' goes on from its newest checkpoint, or begins again", j->folder);
+        yk_hint(e, "'yoke train --resume %s' goes on from step %lld", j->folder,
+                (long long)j->best);
+    else if (j->l->resume_argv != NULL &&
+             j->folder[0] != '\0') /* a checkpoint may be there that nobody lived to tell of */
+        yk_hint(e, "'yoke train --resume %s' goes on from its newest checkpoint, or begins again",
+                j->folder);
     else if (!j->started && !yk_hosts_local(j->l->hosts))
-        yk_hint(e, "can this machine 'ssh' to every host without a password, and is yoke there under the same path?");
+        yk_hint(e, "can this machine 'ssh' to every host without a password, and is yoke there "
+                   "under the same path?");
     return YK_LOST;
 }
 
-static yk_code run_job(struct job *j, const sigset_t *mask, struct yk_launch_result *out, struct yk_error *e)
+static yk_code run_job(struct job *j, const sigset_t *mask, struct yk_launch_result *out,
+                       struct yk_error *e)
 {
     char *const *argv = j->l->argv;
     char **words = NULL;
@@ -441,8 +460,9 @@ static yk_code run_job(struct job *j, const sigset_t *mask, struct yk_launch_res
         out->signal = j->asked;
         out->code = YK_FAILED;
         if (j->resumable && j->folder[0] != '\0')
-            yk_log_line(j->l->log, YK_INFO, "stopped at once; 'yoke train --resume %s' goes on from step %lld", j->folder,
-                        (long long)j->best);
+            yk_log_line(j->l->log, YK_INFO,
+                        "stopped at once; 'yoke train --resume %s' goes on from step %lld",
+                        j->folder, (long long)j->best);
     } else if (end == LOST) {
         return told_lost(j, e);
     } else {

@@ -38,13 +38,14 @@
 
 struct yk_launch {
     const struct yk_hosts *hosts; /* a worker rank for each of its slots */
-    size_t owners;                /* ranks 0 .. owners - 1; the workers follow. 0: all-reduce, every rank is a worker */
-    char *const *argv;            /* what a rank runs: yk_launch_program's path, arguments, NULL */
-    char *const *resume_argv;     /* what it runs after a restart; NULL if the job cannot be resumed */
-    int restarts;                 /* at most */
-    double start_deadline;        /* seconds; 0: 30 */
-    bool verbose;                 /* show mpirun's own lines as they come */
-    struct yk_log *log;           /* for what the parent itself has to say */
+    size_t
+        owners; /* ranks 0 .. owners - 1; the workers follow. 0: all-reduce, every rank is a worker */
+    char *const *argv;        /* what a rank runs: yk_launch_program's path, arguments, NULL */
+    char *const *resume_argv; /* what it runs after a restart; NULL if the job cannot be resumed */
+    int restarts;             /* at most */
+    double start_deadline;    /* seconds; 0: 30 */
+    bool verbose;             /* show mpirun's own lines as they come */
+    struct yk_log *log;       /* for what the parent itself has to say */
 };
 
 struct yk_launch_result {

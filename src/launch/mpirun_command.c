@@ -12,24 +12,30 @@
 #include <unistd.h>
 
 static const char *const settings[][2] = {
-    {"rmaps_base_oversubscribe", "1"},     /* owners need no slot, and a test has more ranks than cores */
-    {"hwloc_base_binding_policy", "none"}, /* mpirun pins 1 or 2 ranks to one core each, on a testbed all to core 0 */
-    {"orte_enable_recovery", "1"},         /* the death of a rank is yoke's business, not the end of the job */
-    {"mpi_yield_when_idle", "1"},          /* 4 ranks on 2 cores: 50,000 round trips a second instead of hundreds */
-    {"odls_base_sigkill_timeout", "30"},   /* time for a checkpoint between mpirun's TERM and KILL */
-    {"btl_tcp_sndbuf", "4194304"},         /* 95 % of the wire instead of 56 to 83 % */
-    {"btl_tcp_rcvbuf", "4194304"},         /**/
-    {"plm_rsh_no_tree_spawn", "1"},        /* only this machine must be able to ssh to the others */
+    {"rmaps_base_oversubscribe",
+     "1"}, /* owners need no slot, and a test has more ranks than cores */
+    {"hwloc_base_binding_policy",
+     "none"}, /* mpirun pins 1 or 2 ranks to one core each, on a testbed all to core 0 */
+    {"orte_enable_recovery",
+     "1"}, /* the death of a rank is yoke's business, not the end of the job */
+    {"mpi_yield_when_idle",
+     "1"}, /* 4 ranks on 2 cores: 50,000 round trips a second instead of hundreds */
+    {"odls_base_sigkill_timeout", "30"}, /* time for a checkpoint between mpirun's TERM and KILL */
+    {"btl_tcp_sndbuf", "4194304"},       /* 95 % of the wire instead of 56 to 83 % */
+    {"btl_tcp_rcvbuf", "4194304"},       /**/
+    {"plm_rsh_no_tree_spawn", "1"},      /* only this machine must be able to ssh to the others */
 };
 
 /* Variables that a rank elsewhere must see as the parent does: ssh passes none on. */
-static const char *const forwarded[] = {YK_PARENT_VARIABLE, YK_RESTARTS_VARIABLE, "XDG_CACHE_HOME", "NO_COLOR"};
+static const char *const forwarded[] = {YK_PARENT_VARIABLE, YK_RESTARTS_VARIABLE, "XDG_CACHE_HOME",
+                                        "NO_COLOR"};
 
 /* --- words --- */
 
 static void take(struct yk_words *w, char *word)
 {
-    char **longer = word != NULL && !w->failed ? realloc(w->word, (w->n + 2) * sizeof *longer) : NULL;
+    char **longer =
+        word != NULL && !w->failed ? realloc(w->word, (w->n + 2) * sizeof *longer) : NULL;
     if (longer == NULL) {
         free(word);
         w->failed = true;
@@ -45,7 +51,8 @@ static void add(struct yk_words *w, const char *word)
     take(w, strdup(word));
 }
 
-__attribute__((format(printf, 2, 3))) static void add_format(struct yk_words *w, const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static void add_format(struct yk_words *w, const char *fmt,
+                                                             ...)
 {
     char *word;
     va_list ap;
@@ -82,10 +89,12 @@ static void set_default(struct yk_words *env, const char *name, const char *valu
         add_format(env, "%s=%s", full, value);
 }
 
-static void build_env(struct yk_words *env, const struct yk_launch *l, const char *folder, int restarts)
+static void build_env(struct yk_words *env, const struct yk_launch *l, const char *folder,
+                      int restarts)
 {
     for (char **p = environ; *p != NULL; p++)
-        if (strncmp(*p, "TF_CONFIG=", 10) != 0 && /* it has been read; a rank shall not take itself for a task */
+        if (strncmp(*p, "TF_CONFIG=", 10) !=
+                0 && /* it has been read; a rank shall not take itself for a task */
             strncmp(*p, YK_PARENT_VARIABLE "=", sizeof YK_PARENT_VARIABLE) != 0 &&
             strncmp(*p, YK_RESTARTS_VARIABLE "=", sizeof YK_RESTARTS_VARIABLE) != 0)
             add(env, *p);
@@ -93,10 +102,13 @@ static void build_env(struct yk_words *env, const struct yk_launch *l, const cha
     add_format(env, "%s=%d", YK_RESTARTS_VARIABLE, restarts);
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
         set_default(env, settings[i][0], settings[i][1]);
-    set_default(env, "orte_tmpdir_base", folder); /* orted makes it where it is missing, which shared memory needs */
+    set_default(env, "orte_tmpdir_base",
+                folder); /* orted makes it where it is missing, which shared memory needs */
     set_default(env, "btl_vader_backing_directory", folder);
     if (yk_hosts_local(l->hosts))
-        set_default(env, "plm", "isolated"); /* the others want ssh to be installed even if it is never called */
+        set_default(
+            env, "plm",
+            "isolated"); /* the others want ssh to be installed even if it is never called */
 }
 
 /* --- the words --- */
@@ -115,7 +127,8 @@ static const char *mpirun_name(const char *host)
     return yk_host_is_local(host) ? "localhost" : host;
 }
 
-static void add_context(struct yk_mpirun_command *c, const char *host, size_t ranks, const char *cwd, char *const *argv)
+static void add_context(struct yk_mpirun_command *c, const char *host, size_t ranks,
+                        const char *cwd, char *const *argv)
 {
     struct yk_words *w = &c->argv;
     for (size_t i = 0; i < sizeof forwarded / sizeof forwarded[0]; i++) {
@@ -134,8 +147,9 @@ static void add_context(struct yk_mpirun_command *c, const char *host, size_t ra
         add(w, *p);
 }
 
-yk_code yk_mpirun_command_build(struct yk_mpirun_command *c, const struct yk_launch *l, char *const *argv, const char *folder,
-                                int restarts, struct yk_error *e)
+yk_code yk_mpirun_command_build(struct yk_mpirun_command *c, const struct yk_launch *l,
+                                char *const *argv, const char *folder, int restarts,
+                                struct yk_error *e)
 {
     char cwd[YK_PATH_MAX];
     size_t ranks = l->owners + l->hosts->workers.n;
@@ -144,14 +158,17 @@ yk_code yk_mpirun_command_build(struct yk_mpirun_command *c, const struct yk_lau
         return yk_fail_errno(e, YK_FAILED, "cannot tell which folder this is");
     for (char *const *p = argv; *p != NULL; p++)
         if (strcmp(*p, ":") == 0)
-            return yk_fail(e, YK_USAGE, "the argument ':' means something to mpirun and cannot be passed on to the ranks");
+            return yk_fail(
+                e, YK_USAGE,
+                "the argument ':' means something to mpirun and cannot be passed on to the ranks");
     build_env(&c->env, l, folder, restarts);
     add(&c->argv, "mpirun");
     if (geteuid() == 0)
         add(&c->argv, "--allow-run-as-root");
     for (size_t first = 0, end; first < ranks; first = end) {
         const char *host = mpirun_name(yk_launch_host(l, first));
-        for (end = first + 1; end < ranks && strcmp(mpirun_name(yk_launch_host(l, end)), host) == 0; end++)
+        for (end = first + 1; end < ranks && strcmp(mpirun_name(yk_launch_host(l, end)), host) == 0;
+             end++)
             ;
         if (first > 0)
             add(&c->argv, ":");

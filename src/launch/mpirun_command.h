@@ -20,8 +20,9 @@ struct yk_mpirun_command {
 };
 
 /* `argv` is what each rank runs, `folder` the scratch folder, `restarts` how often the job was started again. */
-yk_code yk_mpirun_command_build(struct yk_mpirun_command *c, const struct yk_launch *l, char *const *argv, const char *folder,
-                                int restarts, struct yk_error *e);
+yk_code yk_mpirun_command_build(struct yk_mpirun_command *c, const struct yk_launch *l,
+                                char *const *argv, const char *folder, int restarts,
+                                struct yk_error *e);
 void yk_mpirun_command_release(struct yk_mpirun_command *c);
 
 /* The host of a rank, owners first. */

@@ -28,7 +28,8 @@ static void contexts(const struct yk_words *w, char out[256])
     out[0] = '\0';
     for (size_t i = 0; i + 1 < w->n; i++)
         if (strcmp(w->word[i], "--host") == 0 || strcmp(w->word[i], "-np") == 0)
-            n += (size_t)snprintf(out + n, 256 - n, "%s%s", w->word[i][1] == '-' ? " " : "*", w->word[i + 1]);
+            n += (size_t)snprintf(out + n, 256 - n, "%s%s", w->word[i][1] == '-' ? " " : "*",
+                                  w->word[i + 1]);
 }
 
 static void test_command(void **state)
@@ -45,7 +46,8 @@ static void test_command(void **state)
         {"b,a", "a:2", 2, " a*2 b*1 a*1"},
         {"localhost,127.0.0.1,b", NULL, 2, " localhost*4 b*1"},
     };
-    char text[256], *argv[] = {(char *)"/bin/x", (char *)"a b", NULL}, *bad[] = {(char *)"/bin/x", (char *)":", NULL};
+    char text[256], *argv[] = {(char *)"/bin/x", (char *)"a b", NULL},
+                    *bad[] = {(char *)"/bin/x", (char *)":", NULL};
     struct yk_mpirun_command c;
     struct yk_hosts hosts;
     struct yk_launch l = {.hosts = &hosts};
@@ -85,9 +87,11 @@ static void test_local(void **state)
     struct yk_mpirun_command c;
     struct yk_hosts hosts;
     struct yk_launch l = {.hosts = &hosts, .owners = 1};
-    assert_int_equal(yk_hosts_read(&hosts, &(struct yk_hosts_ask){.hosts = "localhost,127.0.0.2"}, NULL), YK_OK);
+    assert_int_equal(
+        yk_hosts_read(&hosts, &(struct yk_hosts_ask){.hosts = "localhost,127.0.0.2"}, NULL), YK_OK);
     assert_int_equal(yk_mpirun_command_build(&c, &l, argv, "/dev/shm/f", 0, NULL), YK_OK);
-    assert_int_equal(count(&c.env, "OMPI_MCA_plm=isolated"), 1); /* no ssh needed, not even installed */
+    assert_int_equal(count(&c.env, "OMPI_MCA_plm=isolated"),
+                     1); /* no ssh needed, not even installed */
     yk_mpirun_command_release(&c);
     setenv("OMPI_MCA_plm", "rsh", 1);
     assert_int_equal(yk_mpirun_command_build(&c, &l, argv, "/dev/shm/f", 0, NULL), YK_OK);
@@ -100,6 +104,7 @@ static void test_local(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_command), cmocka_unit_test(test_local)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_command),
+                                       cmocka_unit_test(test_local)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

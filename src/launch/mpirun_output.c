@@ -10,8 +10,8 @@
 
 /* --- lines --- */
 
-void yk_lines_feed(struct yk_lines *l, const char *bytes, size_t n, void (*line)(void *arg, const char *text, size_t n),
-                   void *arg)
+void yk_lines_feed(struct yk_lines *l, const char *bytes, size_t n,
+                   void (*line)(void *arg, const char *text, size_t n), void *arg)
 {
     while (n > 0) {
         const char *end = memchr(bytes, '\n', n);
@@ -31,7 +31,8 @@ void yk_lines_feed(struct yk_lines *l, const char *bytes, size_t n, void (*line)
     }
 }
 
-void yk_lines_end(struct yk_lines *l, void (*line)(void *arg, const char *text, size_t n), void *arg)
+void yk_lines_end(struct yk_lines *l, void (*line)(void *arg, const char *text, size_t n),
+                  void *arg)
 {
     if (l->part.len > 0 && !l->skip && !l->part.failed)
         line(arg, l->part.data, l->part.len);
@@ -96,7 +97,8 @@ static bool names(const char *line, const char *host)
     size_t n = strlen(host);
     for (const char *p = line; (p = strstr(p, host)) != NULL; p++) {
         bool starts = p == line || !(isalnum((unsigned char)p[-1]) || p[-1] == '-' || p[-1] == '.');
-        bool ends = !(isalnum((unsigned char)p[n]) || p[n] == '-' || (p[n] == '.' && isalnum((unsigned char)p[n + 1])));
+        bool ends = !(isalnum((unsigned char)p[n]) || p[n] == '-' ||
+                      (p[n] == '.' && isalnum((unsigned char)p[n + 1])));
         if (starts && ends)
             return true;
     }
@@ -126,6 +128,7 @@ bool yk_noise_blame(const struct yk_noise *noise, const struct yk_launch *l, str
         yk_fail(e, YK_LOST, "cannot start anything on host '%s': %s", named, line);
     else
         yk_fail(e, YK_LOST, "cannot start anything on one of the other hosts: %s", line);
-    yk_hint(e, "'ssh %s orted --version' must work without a password", named != NULL ? named : other);
+    yk_hint(e, "'ssh %s orted --version' must work without a password",
+            named != NULL ? named : other);
     return true;
 }

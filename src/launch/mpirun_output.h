@@ -19,9 +19,10 @@ struct yk_lines {
 };
 
 /* Cut `n` bytes into lines, without their ends, and call `line` for each. */
-void yk_lines_feed(struct yk_lines *l, const char *bytes, size_t n, void (*line)(void *arg, const char *text, size_t n),
-                   void *arg);
-void yk_lines_end(struct yk_lines *l, void (*line)(void *arg, const char *text, size_t n), void *arg); /* no more will come */
+void yk_lines_feed(struct yk_lines *l, const char *bytes, size_t n,
+                   void (*line)(void *arg, const char *text, size_t n), void *arg);
+void yk_lines_end(struct yk_lines *l, void (*line)(void *arg, const char *text, size_t n),
+                  void *arg); /* no more will come */
 
 /* Does a rank of ours say this to the user? It goes to standard error as it is. */
 bool yk_line_is_ours(const char *text, size_t n);
@@ -35,8 +36,9 @@ struct yk_noise {
     size_t n;                                 /* lines so far */
 };
 
-const char *yk_noise_add(struct yk_noise *noise, const char *text, size_t n); /* the line as kept; NULL if it tells nothing */
-void yk_noise_show(const struct yk_noise *noise);                             /* on standard error, "mpirun: " before each */
+const char *yk_noise_add(struct yk_noise *noise, const char *text,
+                         size_t n);               /* the line as kept; NULL if it tells nothing */
+void yk_noise_show(const struct yk_noise *noise); /* on standard error, "mpirun: " before each */
 
 /* If mpirun could not reach a host, say which and why in one sentence; false if the noise does not tell. */
 bool yk_noise_blame(const struct yk_noise *noise, const struct yk_launch *l, struct yk_error *e);

@@ -29,7 +29,8 @@ static void test_lines(void **state)
         struct yk_lines l = {0};
         struct yk_buf got = {0};
         for (size_t i = 0; i < sizeof text - 1; i += piece)
-            yk_lines_feed(&l, text + i, sizeof text - 1 - i < piece ? sizeof text - 1 - i : piece, collect, &got);
+            yk_lines_feed(&l, text + i, sizeof text - 1 - i < piece ? sizeof text - 1 - i : piece,
+                          collect, &got);
         yk_lines_end(&l, collect, &got);
         yk_lines_end(&l, collect, &got); /* the second time there is nothing left */
         assert_string_equal(got.data, "[one][][two three\r][last]");
@@ -68,8 +69,8 @@ static void test_endless_line(void **state)
 static void test_ours(void **state)
 {
     (void)state;
-    static const char *const yes[] = {"yoke: x", "yoke:", "hint: x", "rank 3: x"}, *const no[] = {"", "yoke", "rank x", "rank ",
-                                                                                                  "[vm] yoke: x"};
+    static const char *const yes[] = {"yoke: x", "yoke:", "hint: x", "rank 3: x"},
+                             *const no[] = {"", "yoke", "rank x", "rank ", "[vm] yoke: x"};
     for (size_t i = 0; i < sizeof yes / sizeof yes[0]; i++)
         assert_true(yk_line_is_ours(yes[i], strlen(yes[i])));
     for (size_t i = 0; i < sizeof no / sizeof no[0]; i++)
@@ -97,7 +98,8 @@ static void test_ring(void **state)
         add(&noise, line);
     }
     assert_string_equal(noise.line[(noise.n - 1) % YK_NOISE_LINES], "line 44");
-    assert_string_equal(noise.line[noise.n % YK_NOISE_LINES], "line 5"); /* the oldest that is kept */
+    assert_string_equal(noise.line[noise.n % YK_NOISE_LINES],
+                        "line 5"); /* the oldest that is kept */
 }
 
 static void blames(const char *hosts, const char *line, const char *sentence, const char *hint)
@@ -118,10 +120,12 @@ static void blames(const char *hosts, const char *line, const char *sentence, co
 static void test_blame(void **state)
 {
     (void)state;
-    blames("n1,n11", "ssh: connect to host n11 port 22: Connection refused",
-           "cannot start anything on host 'n11': ssh: connect to host n11 port 22: Connection refused",
-           "'ssh n11 orted --version' must work without a password");
-    blames("localhost,n1", "Host key verification failed.", "cannot start anything on host 'n1': Host key verification failed.",
+    blames(
+        "n1,n11", "ssh: connect to host n11 port 22: Connection refused",
+        "cannot start anything on host 'n11': ssh: connect to host n11 port 22: Connection refused",
+        "'ssh n11 orted --version' must work without a password");
+    blames("localhost,n1", "Host key verification failed.",
+           "cannot start anything on host 'n1': Host key verification failed.",
            "'ssh n1 orted --version' must work without a password");
     blames("n1,n2", "Host key verification failed.",
            "cannot start anything on one of the other hosts: Host key verification failed.",
@@ -134,14 +138,16 @@ static void test_blame(void **state)
 static void test_no_ssh(void **state)
 {
     char agent[YK_PATH_MAX], *argv[] = {(char *)"/bin/true", NULL};
-    const char *script = "#!/bin/sh\necho \"ssh: connect to host $1 port 22: Connection refused\" >&2\nexit 255\n";
+    const char *script =
+        "#!/bin/sh\necho \"ssh: connect to host $1 port 22: Connection refused\" >&2\nexit 255\n";
     struct yk_hosts hosts;
     struct yk_launch_result r;
     struct yk_error e;
     assert_int_equal(yk_path(agent, NULL, "%s/agent", (char *)*state), YK_OK);
     assert_int_equal(yk_file_write(agent, script, strlen(script), NULL), YK_OK);
     assert_int_equal(chmod(agent, 0700), 0);
-    assert_int_equal(yk_hosts_read(&hosts, &(struct yk_hosts_ask){.hosts = "localhost,test-n1"}, NULL), YK_OK);
+    assert_int_equal(
+        yk_hosts_read(&hosts, &(struct yk_hosts_ask){.hosts = "localhost,test-n1"}, NULL), YK_OK);
     struct yk_launch l = {.hosts = &hosts, .argv = argv, .log = yk_log_open(YK_ERROR)};
     int keep = dup(2), null = open("/dev/null", O_WRONLY);
     dup2(null, 2);
@@ -152,8 +158,8 @@ static void test_no_ssh(void **state)
     close(keep);
     close(null);
     assert_int_equal(rc, YK_LOST);
-    assert_string_equal(e.text,
-                        "cannot start anything on host 'test-n1': ssh: connect to host test-n1 port 22: Connection refused");
+    assert_string_equal(e.text, "cannot start anything on host 'test-n1': ssh: connect to host "
+                                "test-n1 port 22: Connection refused");
     yk_launch_result_release(&r);
     yk_hosts_release(&hosts);
     yk_log_close(l.log);
@@ -162,9 +168,12 @@ static void test_no_ssh(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines), cmocka_unit_test(test_endless_line),
-        cmocka_unit_test(test_ours),  cmocka_unit_test(test_ring),
-        cmocka_unit_test(test_blame), cmocka_unit_test_setup_teardown(test_no_ssh, testdir_setup, testdir_teardown),
+        cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_endless_line),
+        cmocka_unit_test(test_ours),
+        cmocka_unit_test(test_ring),
+        cmocka_unit_test(test_blame),
+        cmocka_unit_test_setup_teardown(test_no_ssh, testdir_setup, testdir_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

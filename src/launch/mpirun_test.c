@@ -43,7 +43,8 @@ static void touch(const char *dir, const char *what, int n)
 {
     char path[YK_PATH_MAX], text[16];
     snprintf(path, sizeof path, "%s/%s-%d", dir, what, n);
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666), len = snprintf(text, sizeof text, "%d", getppid());
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666),
+        len = snprintf(text, sizeof text, "%d", getppid());
     if (fd < 0 || write(fd, text, (size_t)len) != len)
         _exit(9);
     close(fd);
@@ -182,7 +183,8 @@ static int left_alive(void)
     snprintf(mark, sizeof mark, MARK "=%s", getenv(MARK));
     DIR *d = opendir("/proc");
     for (struct dirent *e; (e = readdir(d)) != NULL;)
-        n += isdigit((unsigned char)e->d_name[0]) && atoi(e->d_name) != getpid() && has_mark(e->d_name, mark);
+        n += isdigit((unsigned char)e->d_name[0]) && atoi(e->d_name) != getpid() &&
+             has_mark(e->d_name, mark);
     closedir(d);
     return n;
 }
@@ -193,7 +195,8 @@ static int left_folders(pid_t pid)
     int n = 0;
     char mine[64];
     snprintf(mine, sizeof mine, "yoke-mpi.%d.", pid);
-    for (const char *const *base = (const char *const[]){"/dev/shm", "/tmp", NULL}; *base != NULL; base++) {
+    for (const char *const *base = (const char *const[]){"/dev/shm", "/tmp", NULL}; *base != NULL;
+         base++) {
         DIR *d = opendir(*base);
         for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;)
             n += strstr(e->d_name, mine) != NULL;
@@ -225,7 +228,9 @@ static void run(struct seen *s, const char *mode, const char *dir, const struct 
     struct yk_hosts hosts;
     struct yk_hosts_ask ask = {.hosts = "localhost,127.0.0.1"};
     char *argv[] = {self, (char *)"--rank", (char *)mode, (char *)dir, NULL};
-    char *again[] = {self, (char *)"--rank", (char *)mode, (char *)dir, (char *)"--resume", (char *)YK_LAUNCH_FOLDER, NULL};
+    char *again[] = {self,        (char *)"--rank",   (char *)mode,
+                     (char *)dir, (char *)"--resume", (char *)YK_LAUNCH_FOLDER,
+                     NULL};
     assert_int_equal(yk_hosts_read(&hosts, &ask, NULL), YK_OK);
     struct yk_launch l = *t;
     l.hosts = &hosts;
@@ -269,7 +274,8 @@ static bool heard_start(const char *dir)
     for (double end = yk_now() + 20; yk_now() < end; usleep(5000)) {
         char *text = NULL;
         size_t n;
-        bool heard = yk_file_read(path, 1 << 20, &text, &n, NULL) == YK_OK && strstr(text, "ranks are ready") != NULL;
+        bool heard = yk_file_read(path, 1 << 20, &text, &n, NULL) == YK_OK &&
+                     strstr(text, "ranks are ready") != NULL;
         free(text);
         if (heard)
             return true;
@@ -353,7 +359,8 @@ static void test_deadline(void **state)
 static void test_dies_at_start(void **state)
 {
     struct seen s;
-    for (const char *const *mode = (const char *const[]){"dies", "dies-at-once", NULL}; *mode != NULL; mode++) {
+    for (const char *const *mode = (const char *const[]){"dies", "dies-at-once", NULL};
+         *mode != NULL; mode++) {
         run(&s, *mode, *state, &(struct yk_launch){.start_deadline = 25});
         assert_int_equal(s.rc, YK_LOST);
         assert_has(s.e.text, "rank 2 ended before the job had started");
@@ -394,7 +401,8 @@ static void test_interrupt(void **state)
 static void test_second_signal(void **state)
 {
     struct seen s;
-    pid_t first = after(*state, "started", 1, SIGTERM, false), second = after(*state, "usr1", RANKS, SIGINT, false);
+    pid_t first = after(*state, "started", 1, SIGTERM, false),
+          second = after(*state, "usr1", RANKS, SIGINT, false);
     run(&s, "stubborn", *state, &(struct yk_launch){.restarts = 3, .verbose = true});
     reap(first);
     reap(second);
@@ -482,7 +490,8 @@ static void test_restarts(void **state)
     assert_int_equal(s.r.code, 0);
     assert_int_equal(s.r.restarts, 1);
     assert_string_equal(s.r.folder, "runs/y z");
-    assert_string_equal(s.r.output, "--resume"); /* the second argv, with the folder filled in after it */
+    assert_string_equal(s.r.output,
+                        "--resume"); /* the second argv, with the folder filled in after it */
     assert_has(s.err, "restart 1 of 3, from step 100: rank 1 is gone");
     over(&s);
 }
@@ -493,10 +502,12 @@ static void test_giving_up(void **state)
     run(&s, "lost-always", *state, &(struct yk_launch){.restarts = 5});
     assert_int_equal(s.rc, YK_LOST);
     assert_int_equal(s.r.restarts, 1);
-    assert_has(s.err, "giving up: rank 1 is gone, for the second time in a row without a checkpoint after step 100");
+    assert_has(s.err, "giving up: rank 1 is gone, for the second time in a row without a "
+                      "checkpoint after step 100");
     assert_has(s.e.hint, "--resume runs/y z");
     over(&s);
-    run(&s, "lost", *state, &(struct yk_launch){.restarts = 2}); /* progress every time: all restarts are used */
+    run(&s, "lost", *state,
+        &(struct yk_launch){.restarts = 2}); /* progress every time: all restarts are used */
     assert_int_equal(s.rc, YK_LOST);
     assert_int_equal(s.r.restarts, 2);
     assert_has(s.err, "restart 2 of 2, from step 200");
@@ -507,7 +518,9 @@ static void test_giving_up(void **state)
     assert_int_equal(s.rc, YK_LOST);
     assert_int_equal(s.r.restarts, 0);
     assert_has(s.err, "before there was a checkpoint");
-    assert_has(s.e.hint, "--resume runs/y z' goes on from its newest checkpoint, or begins again"); /* none that we know of */
+    assert_has(
+        s.e.hint,
+        "--resume runs/y z' goes on from its newest checkpoint, or begins again"); /* none that we know of */
     over(&s);
 }
 
@@ -552,7 +565,9 @@ int main(int argc, char **argv)
     struct yk_error e;
     if (yk_launch_program(self, &e) != YK_OK)
         return 1;
-    signal(SIGINT, SIG_DFL); /* a shell that starts us in the background has them ignored, and we would obey */
+    signal(
+        SIGINT,
+        SIG_DFL); /* a shell that starts us in the background has them ignored, and we would obey */
     signal(SIGHUP, SIG_DFL);
     if (getenv(MARK) == NULL) {
         char pid[16];
@@ -564,11 +579,21 @@ int main(int argc, char **argv)
     log_ = yk_log_open(YK_INFO);
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, testdir_setup, testdir_teardown)
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_fine),           IN_FOLDER(test_no_record),     IN_FOLDER(test_record_then_hang),
-        IN_FOLDER(test_deadline),       IN_FOLDER(test_dies_at_start), IN_FOLDER(test_broken_promise),
-        IN_FOLDER(test_interrupt),      IN_FOLDER(test_second_signal), IN_FOLDER(test_signal_at_start),
-        IN_FOLDER(test_ignored_signal), IN_FOLDER(test_mpirun_killed), IN_FOLDER(test_parent_killed),
-        IN_FOLDER(test_restarts),       IN_FOLDER(test_giving_up),     IN_FOLDER(test_noise),
+        IN_FOLDER(test_fine),
+        IN_FOLDER(test_no_record),
+        IN_FOLDER(test_record_then_hang),
+        IN_FOLDER(test_deadline),
+        IN_FOLDER(test_dies_at_start),
+        IN_FOLDER(test_broken_promise),
+        IN_FOLDER(test_interrupt),
+        IN_FOLDER(test_second_signal),
+        IN_FOLDER(test_signal_at_start),
+        IN_FOLDER(test_ignored_signal),
+        IN_FOLDER(test_mpirun_killed),
+        IN_FOLDER(test_parent_killed),
+        IN_FOLDER(test_restarts),
+        IN_FOLDER(test_giving_up),
+        IN_FOLDER(test_noise),
         IN_FOLDER(test_cannot_start),
 
     };

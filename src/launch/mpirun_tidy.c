@@ -76,7 +76,8 @@ static bool is_ours(const char *name)
 {
     char own[65];
     int end = 0;
-    return sscanf(name, PREFIX "%*[0-9].%*[0-9].%n", &end) == 0 && end > 0 && strcmp(name + end, own_name(own)) == 0;
+    return sscanf(name, PREFIX "%*[0-9].%*[0-9].%n", &end) == 0 && end > 0 &&
+           strcmp(name + end, own_name(own)) == 0;
 }
 
 static void sweep(const char *base)
@@ -88,14 +89,15 @@ static void sweep(const char *base)
         char path[YK_PATH_MAX];
         struct stat st;
         const char *name = entry->d_name;
-        if ((strncmp(name, PREFIX, sizeof PREFIX - 1) != 0 && strncmp(name, DRAFT, sizeof DRAFT - 1) != 0) ||
+        if ((strncmp(name, PREFIX, sizeof PREFIX - 1) != 0 &&
+             strncmp(name, DRAFT, sizeof DRAFT - 1) != 0) ||
             yk_path(path, NULL, "%s/%s", base, name) != YK_OK)
             continue;
         int fd = openat(dirfd(d), name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0)
             continue;
-        if (fstat(fd, &st) == 0 && st.st_uid == geteuid() && (is_ours(name) || time(NULL) - st.st_mtime > OLD) &&
-            flock(fd, LOCK_EX | LOCK_NB) == 0)
+        if (fstat(fd, &st) == 0 && st.st_uid == geteuid() &&
+            (is_ours(name) || time(NULL) - st.st_mtime > OLD) && flock(fd, LOCK_EX | LOCK_NB) == 0)
             remove_tree(path);
         close(fd);
     }
@@ -106,7 +108,8 @@ static bool has_room(const char *base, size_t ranks)
 {
     struct statvfs s;
     unsigned long long need = (ROOM_HOST + (unsigned long long)ranks * ROOM_RANK) * MB;
-    return access(base, W_OK | X_OK) == 0 && statvfs(base, &s) == 0 && (unsigned long long)s.f_bavail * s.f_frsize >= need;
+    return access(base, W_OK | X_OK) == 0 && statvfs(base, &s) == 0 &&
+           (unsigned long long)s.f_bavail * s.f_frsize >= need;
 }
 
 /* Make and hold `out`, a folder that nobody else has. Returns its descriptor, or -1 and errno. */
@@ -114,7 +117,8 @@ static int make_folder(const char *base, char out[YK_PATH_MAX])
 {
     char draft[YK_PATH_MAX], own[65];
     for (unsigned n = 0; n < TRIES; n++) {
-        if (yk_path(draft, NULL, "%s/" DRAFT "%ld.%u.%s", base, (long)getpid(), n, own_name(own)) != YK_OK ||
+        if (yk_path(draft, NULL, "%s/" DRAFT "%ld.%u.%s", base, (long)getpid(), n, own_name(own)) !=
+                YK_OK ||
             yk_path(out, NULL, "%s/" PREFIX "%ld.%u.%s", base, (long)getpid(), n, own) != YK_OK) {
             errno = ENAMETOOLONG;
             return -1;
@@ -125,7 +129,8 @@ static int make_folder(const char *base, char out[YK_PATH_MAX])
             return -1;
         }
         int fd = open(draft, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && renameat2(AT_FDCWD, draft, AT_FDCWD, out, RENAME_NOREPLACE) == 0)
+        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+            renameat2(AT_FDCWD, draft, AT_FDCWD, out, RENAME_NOREPLACE) == 0)
             return fd;
         int saved = errno;
         rmdir(draft);
@@ -185,7 +190,9 @@ static size_t visit(const char *folder, int signal, bool *alive, size_t n)
         int process = openat(dirfd(proc), d->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (process < 0)
             continue;
-        int fd = fstat(process, &st) == 0 && st.st_uid == geteuid() ? openat(process, "environ", O_RDONLY | O_CLOEXEC) : -1;
+        int fd = fstat(process, &st) == 0 && st.st_uid == geteuid()
+                     ? openat(process, "environ", O_RDONLY | O_CLOEXEC)
+                     : -1;
         if (fd >= 0 && read_environment(fd, entry, &rank)) {
             found++;
             if (signal != 0)
@@ -276,8 +283,11 @@ yk_code yk_tidy_open(struct yk_tidy *t, size_t ranks, struct yk_error *e)
         tmp = "/tmp";
     sweep(shm);
     sweep(tmp);
-    const char *given = getenv("OMPI_MCA_orte_tmpdir_base"); /* a testbed's, which goes with it; or the user's wish */
-    const char *base = given != NULL && given[0] == '/' && has_room(given, ranks) ? given : has_room(shm, ranks) ? shm : tmp;
+    const char *given = getenv(
+        "OMPI_MCA_orte_tmpdir_base"); /* a testbed's, which goes with it; or the user's wish */
+    const char *base = given != NULL && given[0] == '/' && has_room(given, ranks) ? given
+                       : has_room(shm, ranks)                                     ? shm
+                                                                                  : tmp;
     *t = (struct yk_tidy){0};
     t->hold = make_folder(base, t->folder);
     if (t->hold < 0)
@@ -332,7 +342,8 @@ void yk_tidy_close(struct yk_tidy *t)
 void yk_tidy_join(void)
 {
     char *mark = getenv(YK_PARENT_VARIABLE), folder[YK_PATH_MAX];
-    if (mark == NULL || mark[0] != '/' || strstr(mark, "/" PREFIX) == NULL || yk_path(folder, NULL, "%s", mark) != YK_OK)
+    if (mark == NULL || mark[0] != '/' || strstr(mark, "/" PREFIX) == NULL ||
+        yk_path(folder, NULL, "%s", mark) != YK_OK)
         return;
     if (mkdir(folder, 0700) != 0 && errno != EEXIST)
         return;

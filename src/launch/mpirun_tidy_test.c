@@ -59,7 +59,8 @@ static void test_open_close(void **state)
     for (int fd = 0; fd <= 2; fd++) { /* no stream of the user's */
         char link[64], to[64] = "";
         snprintf(link, sizeof link, "/proc/%d/fd/%d", t.janitor, fd);
-        for (double end = yk_now() + 5; strcmp(to, "/dev/null") != 0 && yk_now() < end; usleep(5000))
+        for (double end = yk_now() + 5; strcmp(to, "/dev/null") != 0 && yk_now() < end;
+             usleep(5000))
             if (readlink(link, to, sizeof to - 1) < 0)
                 to[0] = '\0';
         assert_string_equal(to, "/dev/null");
@@ -89,7 +90,8 @@ static void test_small_shm(void **state)
     setenv("TMPDIR", "/nonexistent", 1);
     struct yk_error e;
     assert_int_equal(yk_tidy_open(&t, (size_t)1 << 40, &e), YK_FAILED);
-    assert_string_equal(e.text, "cannot make a folder in '/nonexistent': no such file or directory");
+    assert_string_equal(e.text,
+                        "cannot make a folder in '/nonexistent': no such file or directory");
     unsetenv("TMPDIR");
 }
 
@@ -98,7 +100,8 @@ static void test_sweep(void **state)
 {
     (void)state;
     struct yk_tidy t;
-    char dead[YK_PATH_MAX], held[YK_PATH_MAX], young[YK_PATH_MAX], old[YK_PATH_MAX], other[80], path[YK_PATH_MAX + 8];
+    char dead[YK_PATH_MAX], held[YK_PATH_MAX], young[YK_PATH_MAX], old[YK_PATH_MAX], other[80],
+        path[YK_PATH_MAX + 8];
     snprintf(other, sizeof other, "not-%s", own_name());
     folder(held, 901, own_name());
     snprintf(path, sizeof path, "/dev/shm/yoke-test.%d", getpid());
@@ -132,7 +135,8 @@ static pid_t start_rank(const char *scratch, int rank)
         char parent[YK_PATH_MAX + 32], number[64];
         snprintf(parent, sizeof parent, "%s=%s", YK_PARENT_VARIABLE, scratch);
         snprintf(number, sizeof number, "OMPI_COMM_WORLD_RANK=%d", rank);
-        char *argv[] = {(char *)"sleep", (char *)"10", NULL}, *env[] = {(char *)"A=1", parent, number, NULL};
+        char *argv[] = {(char *)"sleep", (char *)"10", NULL},
+             *env[] = {(char *)"A=1", parent, number, NULL};
         execve("/bin/sleep", argv, env);
         _exit(9);
     }
@@ -147,7 +151,8 @@ static void test_kill(void **state)
     bool alive[4] = {false};
     assert_int_equal(yk_tidy_open(&t, 4, NULL), YK_OK);
     snprintf(almost, sizeof almost, "%sx", t.folder); /* another run, whose name begins like ours */
-    pid_t mine[2] = {start_rank(t.folder, 1), start_rank(t.folder, 3)}, other = start_rank(almost, 2);
+    pid_t mine[2] = {start_rank(t.folder, 1), start_rank(t.folder, 3)},
+          other = start_rank(almost, 2);
     for (double end = yk_now() + 10; !(alive[1] && alive[3]) && yk_now() < end; usleep(5000))
         yk_tidy_ranks(&t, alive, 4);
     assert_true(!alive[0] && alive[1] && !alive[2] && alive[3]);
@@ -158,7 +163,8 @@ static void test_kill(void **state)
     int status = 0;
     for (int i = 0; i < 2; i++) {
         pid_t ended = 0;
-        for (double end = yk_now() + 2; (ended = waitpid(mine[i], &status, WNOHANG)) == 0 && yk_now() < end; usleep(5000))
+        for (double end = yk_now() + 2;
+             (ended = waitpid(mine[i], &status, WNOHANG)) == 0 && yk_now() < end; usleep(5000))
             ;
         if (ended == 0)
             kill(mine[i], SIGKILL);
@@ -224,7 +230,8 @@ static void test_join(void **state)
         }
         usleep(200000);
         int fd = open(scratch, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        _exit(fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 ? 0 : 1); /* there, and held by a janitor */
+        _exit(fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 ? 0
+                                                           : 1); /* there, and held by a janitor */
     }
     assert_int_equal(waitpid(daemon, &status, 0), daemon);
     assert_int_equal(status, 0);
@@ -259,8 +266,9 @@ static void test_join(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_open_close), cmocka_unit_test(test_small_shm), cmocka_unit_test(test_sweep),
-        cmocka_unit_test(test_kill),       cmocka_unit_test(test_janitor),   cmocka_unit_test(test_join),
+        cmocka_unit_test(test_open_close), cmocka_unit_test(test_small_shm),
+        cmocka_unit_test(test_sweep),      cmocka_unit_test(test_kill),
+        cmocka_unit_test(test_janitor),    cmocka_unit_test(test_join),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,7 +30,8 @@ int yk_record_restarts(void)
 static void add_string(struct yk_buf *b, const char *text)
 {
     yk_buf_text(b, "\"");
-    for (const unsigned char *p = (const unsigned char *)(text != NULL ? text : ""); *p != '\0'; p++) {
+    for (const unsigned char *p = (const unsigned char *)(text != NULL ? text : ""); *p != '\0';
+         p++) {
         if (*p == '\n')
             yk_buf_text(b, "\\n");
         else if (*p < ' ' || *p > '~')
@@ -64,8 +65,8 @@ void yk_record_started(const char *folder, int ranks, double seconds, int64_t st
     struct yk_buf b = {0};
     yk_buf_text(&b, MARK "{\"kind\":\"started\",\"folder\":");
     add_string(&b, folder);
-    yk_buf_format(&b, ",\"ranks\":%d,\"seconds\":%.6f,\"step\":%lld,\"resumable\":%s", ranks, or_zero(seconds), (long long)step,
-                  resumable ? "true" : "false");
+    yk_buf_format(&b, ",\"ranks\":%d,\"seconds\":%.6f,\"step\":%lld,\"resumable\":%s", ranks,
+                  or_zero(seconds), (long long)step, resumable ? "true" : "false");
     say(&b);
 }
 
@@ -91,12 +92,15 @@ void yk_record_lost(const char *why)
     say(&b);
 }
 
-void yk_record_done(int code, int signal, const char *folder, bool resumable, int64_t step, const char *output)
+void yk_record_done(int code, int signal, const char *folder, bool resumable, int64_t step,
+                    const char *output)
 {
     struct yk_buf b = {0};
-    yk_buf_format(&b, MARK "{\"kind\":\"done\",\"code\":%d,\"signal\":%d,\"folder\":", code, signal);
+    yk_buf_format(&b, MARK "{\"kind\":\"done\",\"code\":%d,\"signal\":%d,\"folder\":", code,
+                  signal);
     add_string(&b, folder);
-    yk_buf_format(&b, ",\"resumable\":%s,\"step\":%lld,\"output\":", resumable ? "true" : "false", (long long)step);
+    yk_buf_format(&b, ",\"resumable\":%s,\"step\":%lld,\"output\":", resumable ? "true" : "false",
+                  (long long)step);
     add_string(&b, output);
     say(&b);
 }
@@ -199,7 +203,8 @@ static bool get_all(const json_t *o, struct yk_record *r)
 bool yk_record_parse(const char *line, size_t n, struct yk_record *out)
 {
     *out = (struct yk_record){0};
-    const char *mark = n <= YK_RECORD_MAX ? memrchr(line, MARK[0], n) : NULL; /* half a record may stand before a whole one */
+    const char *mark = n <= YK_RECORD_MAX ? memrchr(line, MARK[0], n)
+                                          : NULL; /* half a record may stand before a whole one */
     size_t left = mark != NULL ? n - (size_t)(mark - line) : 0;
     if (left <= MARK_LEN || memcmp(mark, MARK, MARK_LEN) != 0)
         return false;

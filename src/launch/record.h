@@ -33,7 +33,13 @@
 
 enum { YK_RECORD_MAX = 16 << 20 }; /* bytes of a line */
 
-enum yk_record_kind { YK_RECORD_STARTED, YK_RECORD_ALIVE, YK_RECORD_SAVED, YK_RECORD_LOST, YK_RECORD_DONE };
+enum yk_record_kind {
+    YK_RECORD_STARTED,
+    YK_RECORD_ALIVE,
+    YK_RECORD_SAVED,
+    YK_RECORD_LOST,
+    YK_RECORD_DONE
+};
 
 /* What a line says; fields that its kind does not have are zero. */
 struct yk_record {
@@ -42,23 +48,26 @@ struct yk_record {
     int64_t step;             /* started, saved, done: the global step */
     bool resumable;           /* started, done: there is a checkpoint to go on from */
     int ranks;                /* started */
-    double seconds;           /* started: since the launch of the rank. alive: the next record comes within these */
-    int code;                 /* done: the exit code, 0 .. 255 */
-    int signal;               /* done: the signal that stopped the job, 0 if none */
-    char *output;             /* done: for standard output. lost: why. The caller frees it */
+    double
+        seconds; /* started: since the launch of the rank. alive: the next record comes within these */
+    int code;    /* done: the exit code, 0 .. 255 */
+    int signal;   /* done: the signal that stopped the job, 0 if none */
+    char *output; /* done: for standard output. lost: why. The caller frees it */
 };
 
 /* --- for ranks --- */
 
-bool yk_record_wanted(void);  /* is there a parent that reads our standard output? */
-int yk_record_restarts(void); /* how often it has started this job again; 0 the first time, and without a parent */
+bool yk_record_wanted(void); /* is there a parent that reads our standard output? */
+int yk_record_restarts(
+    void); /* how often it has started this job again; 0 the first time, and without a parent */
 
 void yk_record_started(const char *folder, int ranks, double seconds, int64_t step, bool resumable);
 void yk_record_alive(double within);
 void yk_record_saved(int64_t step);
 void yk_record_lost(const char *why);
 /* `signal` is the one that stopped the job, or 0; the parent knows which one the user sent. */
-void yk_record_done(int code, int signal, const char *folder, bool resumable, int64_t step, const char *output);
+void yk_record_done(int code, int signal, const char *folder, bool resumable, int64_t step,
+                    const char *output);
 
 /* --- for the parent --- */
 

@@ -45,7 +45,8 @@ static void one(void (*speak)(void), struct yk_record *r)
     for (size_t i = 1; i + 1 < n; i++)
         assert_true(text[i] >= ' ' && text[i] <= '~');
     assert_true(yk_record_parse(text, n - 1, r));
-    for (size_t cut = 0; cut < n - 2; cut += cut < 200 ? 1 : 997) { /* whatever a killed rank leaves of it is noise */
+    for (size_t cut = 0; cut < n - 2;
+         cut += cut < 200 ? 1 : 997) { /* whatever a killed rank leaves of it is noise */
         struct yk_record half;
         assert_false(yk_record_parse(text, cut, &half));
         assert_null(half.output);
@@ -75,7 +76,8 @@ static void say_lost(void)
 
 static void say_done(void)
 {
-    yk_record_done(4, 10, "runs/\xe9t\xc3\xa9", true, 77, "caf\xc3\xa9 \xff\x01\t\r\n{\"a\":1}\n\x1eyoke {}\n");
+    yk_record_done(4, 10, "runs/\xe9t\xc3\xa9", true, 77,
+                   "caf\xc3\xa9 \xff\x01\t\r\n{\"a\":1}\n\x1eyoke {}\n");
 }
 
 static void say_done_plain(void)
@@ -106,7 +108,8 @@ static void test_round_trip(void **state)
     assert_string_equal(r.output, "rank 0 is silent");
     free(r.output);
     one(say_done, &r);
-    assert_true(r.kind == YK_RECORD_DONE && r.code == 4 && r.signal == 10 && r.resumable && r.step == 77);
+    assert_true(r.kind == YK_RECORD_DONE && r.code == 4 && r.signal == 10 && r.resumable &&
+                r.step == 77);
     assert_string_equal(r.folder, "runs/\xe9t\xc3\xa9");
     assert_string_equal(r.output, "caf\xc3\xa9 \xff\x01\t\r\n{\"a\":1}\n\x1eyoke {}\n");
     free(r.output);
@@ -155,7 +158,8 @@ static void test_noise(void **state)
     assert_true(parses("step 7 " MARK "{\"kind\":\"saved\",\"step\":7}"));
     assert_true(parses(MARK "{\"kind\":\"do" MARK "{\"kind\":\"saved\",\"step\":7,\"new\":[]}"));
     assert_true(parses(MARK "{\"kind\":\"started\"," PLACE ",\"ranks\":2,\"seconds\":1}"));
-    assert_true(parses(MARK "{\"kind\":\"done\"," PLACE ",\"code\":0,\"signal\":0,\"output\":\"\"}"));
+    assert_true(
+        parses(MARK "{\"kind\":\"done\"," PLACE ",\"code\":0,\"signal\":0,\"output\":\"\"}"));
     static const char *const noise[] = {
         "",
         "\x1e",
@@ -182,18 +186,22 @@ static void test_noise(void **state)
         MARK "{\"kind\":\"done\"," PLACE ",\"code\":0,\"signal\":65,\"output\":\"\"}",
         MARK "{\"kind\":\"done\"," PLACE ",\"code\":0,\"signal\":0}",
         MARK "{\"kind\":\"done\",\"code\":0,\"signal\":0,\"output\":\"\"}",
-        MARK "{\"kind\":\"done\",\"folder\":\"\\u20ac\",\"resumable\":true,\"step\":1,\"code\":0,\"signal\":0,\"output\":\"\"}",
-        MARK "{\"kind\":\"done\",\"folder\":\"f\",\"resumable\":1,\"step\":1,\"code\":0,\"signal\":0,\"output\":\"\"}",
+        MARK "{\"kind\":\"done\",\"folder\":\"\\u20ac\",\"resumable\":true,\"step\":1,\"code\":0,"
+             "\"signal\":0,\"output\":\"\"}",
+        MARK "{\"kind\":\"done\",\"folder\":\"f\",\"resumable\":1,\"step\":1,\"code\":0,\"signal\":"
+             "0,\"output\":\"\"}",
     };
     for (size_t i = 0; i < sizeof noise / sizeof noise[0]; i++)
         if (parses(noise[i]))
             fail_msg("taken for a record: %s", noise[i] + strspn(noise[i], "\x1e"));
     struct yk_record r;
-    assert_false(yk_record_parse(MARK "{\"kind\":\"saved\",\"step\":7}\0x", 34, &r)); /* a NUL inside */
+    assert_false(
+        yk_record_parse(MARK "{\"kind\":\"saved\",\"step\":7}\0x", 34, &r)); /* a NUL inside */
 
     char deep[YK_PATH_MAX + 200]; /* a folder that fits no path */
     int n = snprintf(deep, sizeof deep,
-                     MARK "{\"kind\":\"started\",\"ranks\":1,\"seconds\":0,\"step\":0,\"resumable\":true,\"folder\":\"");
+                     MARK "{\"kind\":\"started\",\"ranks\":1,\"seconds\":0,\"step\":0,"
+                          "\"resumable\":true,\"folder\":\"");
     memset(deep + n, 'd', YK_PATH_MAX);
     snprintf(deep + n + YK_PATH_MAX, sizeof deep - (size_t)n - YK_PATH_MAX, "\"}");
     assert_false(parses(deep));
@@ -211,7 +219,8 @@ static void test_wanted(void **state)
     setenv(YK_PARENT_VARIABLE, "/tmp/x", 1);
     assert_true(yk_record_wanted());
     assert_int_equal(yk_record_restarts(), 2);
-    for (const char *const *p = (const char *const[]){"", "-1", "x", "99999999999999999999", NULL}; *p != NULL; p++) {
+    for (const char *const *p = (const char *const[]){"", "-1", "x", "99999999999999999999", NULL};
+         *p != NULL; p++) {
         setenv(YK_RESTARTS_VARIABLE, *p, 1);
         assert_int_equal(yk_record_restarts(), 0);
     }
@@ -239,7 +248,8 @@ static void test_pipe(void **state)
     char *text = malloc(sizeof big + 1000);
     size_t n = 0;
     assert_non_null(text);
-    for (ssize_t k; n < sizeof big + 1000 && (k = read(fd[0], text + n, sizeof big + 1000 - n)) > 0;)
+    for (ssize_t k;
+         n < sizeof big + 1000 && (k = read(fd[0], text + n, sizeof big + 1000 - n)) > 0;)
         n += (size_t)k;
     close(fd[0]);
     int status;
@@ -255,8 +265,9 @@ static void test_pipe(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_big),  cmocka_unit_test(test_noise),
-        cmocka_unit_test(test_wanted),     cmocka_unit_test(test_pipe),
+        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_big),
+        cmocka_unit_test(test_noise),      cmocka_unit_test(test_wanted),
+        cmocka_unit_test(test_pipe),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

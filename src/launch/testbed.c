@@ -179,7 +179,8 @@ static yk_code start_first(struct box *b, struct yk_error *e)
         be_first(b);
     if (b->first < 0)
         rc = yk_fail_errno(e, YK_FAILED, "cannot start a process");
-    if (setns(own, CLONE_NEWPID) != 0 && rc == YK_OK) /* what this process starts later is none of the box's */
+    if (setns(own, CLONE_NEWPID) != 0 &&
+        rc == YK_OK) /* what this process starts later is none of the box's */
         rc = yk_fail_errno(e, YK_FAILED, "cannot leave the new namespace");
 out_own:
     if (own >= 0)
@@ -195,7 +196,8 @@ static void take_signals(struct box *b)
     sigemptyset(&b->taken);
     sigaddset(&b->taken, SIGCHLD);
     for (size_t i = 0; i < sizeof NUMBERS / sizeof NUMBERS[0]; i++)
-        if (sigaction(NUMBERS[i], NULL, &act) == 0 && act.sa_handler != SIG_IGN) /* nohup means it */
+        if (sigaction(NUMBERS[i], NULL, &act) == 0 &&
+            act.sa_handler != SIG_IGN) /* nohup means it */
             sigaddset(&b->taken, NUMBERS[i]);
     sigprocmask(SIG_BLOCK, &b->taken, &b->mask);
     b->terminal = -1;
@@ -228,12 +230,14 @@ static int await_end(const struct box *b, int *asked)
             kill(b->first, SIGKILL);
             left = 1;
         }
-        struct timespec pause = {.tv_sec = (time_t)left, .tv_nsec = (long)((left - (double)(time_t)left) * 1e9)};
+        struct timespec pause = {.tv_sec = (time_t)left,
+                                 .tv_nsec = (long)((left - (double)(time_t)left) * 1e9)};
         int number = sigtimedwait(&b->taken, NULL, &pause);
         if (number <= 0 || number == SIGCHLD)
             continue;
         unsigned char byte = (unsigned char)number;
-        if (write(b->control[1], &byte, 1) == 1 && (number == SIGTERM || number == SIGHUP) && deadline == 0) {
+        if (write(b->control[1], &byte, 1) == 1 && (number == SIGTERM || number == SIGHUP) &&
+            deadline == 0) {
             deadline = yk_now() + GRACE;
             waiting = number;
         }
@@ -251,10 +255,13 @@ static yk_code check_machine(const struct yk_testbed_options *o, struct yk_error
         yk_hint(e, "sudo yoke testbed ...");
         return YK_FAILED;
     }
-    const char *missing = yk_testbed_program("ip") == NULL ? "ip" : buckets && yk_testbed_program("tc") == NULL ? "tc" : NULL;
+    const char *missing = yk_testbed_program("ip") == NULL              ? "ip"
+                          : buckets && yk_testbed_program("tc") == NULL ? "tc"
+                                                                        : NULL;
     if (missing == NULL)
         return YK_OK;
-    yk_fail(e, YK_FAILED, "a testbed needs the command '%s', which is not on this machine", missing);
+    yk_fail(e, YK_FAILED, "a testbed needs the command '%s', which is not on this machine",
+            missing);
     yk_hint(e, "Debian has it in the package iproute2");
     return YK_FAILED;
 }
@@ -270,7 +277,8 @@ static yk_code conclude(const struct box *b, int ended, int asked, int *status, 
         return told.code;
     }
     if (WIFSIGNALED(ended) && asked == 0)
-        return yk_fail(e, YK_FAILED, "the testbed's first process was ended by signal %d", WTERMSIG(ended));
+        return yk_fail(e, YK_FAILED, "the testbed's first process was ended by signal %d",
+                       WTERMSIG(ended));
     *status = WIFSIGNALED(ended) ? 128 + asked : WEXITSTATUS(ended);
     return YK_OK;
 }
@@ -282,7 +290,8 @@ static void close_end(int *fd)
     *fd = -1;
 }
 
-yk_code yk_testbed_run(const struct yk_testbed_options *o, char *const *argv, int *status, struct yk_error *e)
+yk_code yk_testbed_run(const struct yk_testbed_options *o, char *const *argv, int *status,
+                       struct yk_error *e)
 {
     struct box b = {.options = o, .argv = argv, .control = {-1, -1}, .report = {-1, -1}};
     int ended, asked = 0;
@@ -300,7 +309,9 @@ yk_code yk_testbed_run(const struct yk_testbed_options *o, char *const *argv, in
     rc = start_first(&b, e);
     if (rc != YK_OK)
         goto out_pipes;
-    close_end(&b.report[1]); /* but not control[0]: writing to a process that has just ended must not be a SIGPIPE */
+    close_end(
+        &b.report
+             [1]); /* but not control[0]: writing to a process that has just ended must not be a SIGPIPE */
     ended = await_end(&b, &asked);
     rc = conclude(&b, ended, asked, status, e);
 out_pipes:

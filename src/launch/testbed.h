@@ -25,8 +25,8 @@ struct yk_testbed_options {
 };
 
 /* The options as a user types them: "3", "1.8gbit", "n2:0.3,n1:0.5", "n2:100mbit". All but `hosts` may be NULL. A mistake is YK_USAGE. */
-yk_code yk_testbed_read(struct yk_testbed_options *o, const char *hosts, const char *bandwidth, const char *slow,
-                        const char *slow_link, struct yk_error *e);
+yk_code yk_testbed_read(struct yk_testbed_options *o, const char *hosts, const char *bandwidth,
+                        const char *slow, const char *slow_link, struct yk_error *e);
 
 /* "198.18.0.3" for host 2. Returns `out`. */
 const char *yk_testbed_address(unsigned host, char out[16]);
@@ -34,6 +34,7 @@ const char *yk_testbed_address(unsigned host, char out[16]);
 /* Make the hosts, run `argv` on n0 with this process's standard streams and folder, and take everything down again. `status` becomes
  * the command's exit status, 128 + n if signal n ended it. While it runs, INT, QUIT, TERM and HUP are passed on to the command; ten seconds
  * after a TERM or HUP whatever is left is killed. Needs root. */
-yk_code yk_testbed_run(const struct yk_testbed_options *o, char *const *argv, int *status, struct yk_error *e);
+yk_code yk_testbed_run(const struct yk_testbed_options *o, char *const *argv, int *status,
+                       struct yk_error *e);
 
 #endif

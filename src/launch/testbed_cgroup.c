@@ -92,7 +92,8 @@ static void find_mount(struct mount *m)
         if (tail == NULL || sscanf(tail, " - %31s %*s %511s", type, options) != 2 ||
             sscanf(line, "%*s %*s %*s %4095s %4095s", root, point) != 2)
             continue;
-        bool v1 = strcmp(type, "cgroup") == 0 && has_word(options, ",", "cpu"), v2 = strcmp(type, "cgroup2") == 0;
+        bool v1 = strcmp(type, "cgroup") == 0 && has_word(options, ",", "cpu"),
+             v2 = strcmp(type, "cgroup2") == 0;
         if (v1 || (v2 && !m->found)) {
             m->found = true;
             m->unified = v2;
@@ -115,7 +116,8 @@ static void own_group(const struct mount *m, char out[YK_PATH_MAX])
     yk_path(out, NULL, "%s", m->point);
     while (f != NULL && getline(&line, &cap, f) > 0) {
         line[strcspn(line, "\n")] = '\0';
-        char *controllers = strchr(line, ':'), *path = controllers != NULL ? strchr(controllers + 1, ':') : NULL;
+        char *controllers = strchr(line, ':'),
+             *path = controllers != NULL ? strchr(controllers + 1, ':') : NULL;
         if (path == NULL)
             continue;
         *path++ = '\0';
@@ -166,7 +168,8 @@ static void sweep(const char *place)
     DIR *d = opendir(place);
     for (const struct dirent *entry; d != NULL && (entry = readdir(d)) != NULL;) {
         char path[YK_PATH_MAX];
-        if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) != 0 || yk_path(path, NULL, "%s/%s", place, entry->d_name) != YK_OK)
+        if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) != 0 ||
+            yk_path(path, NULL, "%s/%s", place, entry->d_name) != YK_OK)
             continue;
         int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
@@ -187,7 +190,8 @@ static _Noreturn void clean_later(const char *folder, int wait_for)
     setsid();
     prctl(PR_SET_NAME, "yoke-janitor");
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (chdir("/") != 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0 || dup2(wait_for, 3) < 0)
+    if (chdir("/") != 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0 ||
+        dup2(wait_for, 3) < 0)
         _exit(1);
     close_range(4, ~0u, 0);
     char byte;
@@ -233,17 +237,20 @@ static bool limit(const char *group, bool unified, double cpu)
     return put(group, "cpu.cfs_quota_us", text);
 }
 
-static yk_code make_groups(struct yk_cgroups *g, const struct yk_testbed_options *o, const char *place, bool unified,
-                           struct yk_error *e)
+static yk_code make_groups(struct yk_cgroups *g, const struct yk_testbed_options *o,
+                           const char *place, bool unified, struct yk_error *e)
 {
     if (unified && !file_has_word(place, "cgroup.controllers", "cpu"))
         return yk_fail(e, YK_FAILED, NO_CPU "'%s' has no cpu controller", place);
-    if (unified && !file_has_word(place, "cgroup.subtree_control", "cpu") && !put(place, "cgroup.subtree_control", "+cpu"))
-        return yk_fail_errno(e, YK_FAILED, NO_CPU "cannot write '%s/cgroup.subtree_control'", place);
+    if (unified && !file_has_word(place, "cgroup.subtree_control", "cpu") &&
+        !put(place, "cgroup.subtree_control", "+cpu"))
+        return yk_fail_errno(e, YK_FAILED, NO_CPU "cannot write '%s/cgroup.subtree_control'",
+                             place);
     if (mkdir(g->folder, 0755) != 0)
         return yk_fail_errno(e, YK_FAILED, NO_CPU "cannot make the cgroup '%s'", g->folder);
     g->lock = open(g->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (g->lock < 0 || flock(g->lock, LOCK_EX | LOCK_NB) != 0 || (unified && !put(g->folder, "cgroup.subtree_control", "+cpu")))
+    if (g->lock < 0 || flock(g->lock, LOCK_EX | LOCK_NB) != 0 ||
+        (unified && !put(g->folder, "cgroup.subtree_control", "+cpu")))
         return yk_fail_errno(e, YK_FAILED, NO_CPU "cannot use the cgroup '%s'", g->folder);
     for (unsigned i = 0; i < o->hosts; i++) {
         char group[YK_PATH_MAX];
@@ -256,7 +263,8 @@ static yk_code make_groups(struct yk_cgroups *g, const struct yk_testbed_options
     return YK_OK;
 }
 
-yk_code yk_cgroups_open(struct yk_cgroups *g, const struct yk_testbed_options *o, struct yk_error *e)
+yk_code yk_cgroups_open(struct yk_cgroups *g, const struct yk_testbed_options *o,
+                        struct yk_error *e)
 {
     char place[YK_PATH_MAX];
     bool unified = false, wanted = false;

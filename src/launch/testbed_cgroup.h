@@ -18,7 +18,8 @@ struct yk_cgroups {
 
 /* Remove what killed testbeds left; then, if a host is to be slow, make a cgroup for every host. If that cannot be done here it is
  * YK_FAILED and says why. */
-yk_code yk_cgroups_open(struct yk_cgroups *g, const struct yk_testbed_options *o, struct yk_error *e);
+yk_code yk_cgroups_open(struct yk_cgroups *g, const struct yk_testbed_options *o,
+                        struct yk_error *e);
 
 /* Remove them, once nothing runs in them any more, and wait for that, ten seconds at most. */
 void yk_cgroups_close(struct yk_cgroups *g);

@@ -36,7 +36,8 @@
 #define AGENT BOX "/on"
 #define BATCH BOX "/batch"
 
-static const double PATIENCE = 30; /* seconds for one ip or tc; a machine with many network namespaces may be slow */
+static const double PATIENCE =
+    30; /* seconds for one ip or tc; a machine with many network namespaces may be slow */
 
 /* What mpirun needs to know. What a user has set already stays, except where the testbed would not work with it. */
 static const struct {
@@ -48,28 +49,32 @@ static const struct {
     {"OMPI_MCA_btl", "tcp,self", false},
     {"OMPI_MCA_btl_tcp_if_include", "eth0", false},
     {"OMPI_MCA_oob_tcp_if_include", "eth0", false},
-    {"OMPI_MCA_orte_tmpdir_base", BOX "/tmp", false}, /* process ids here are those of processes outside, too */
+    {"OMPI_MCA_orte_tmpdir_base", BOX "/tmp",
+     false}, /* process ids here are those of processes outside, too */
     {"OMPI_ALLOW_RUN_AS_ROOT", "1", false},
     {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", false},
     {"OMPI_MCA_btl_tcp_sndbuf", "4194304", true},
     {"OMPI_MCA_btl_tcp_rcvbuf", "4194304", true},
-    {"OMPI_MCA_hwloc_base_binding_policy", "none", true}, /* else every host binds its first rank to core 0 */
-    {"OMPI_MCA_mpi_yield_when_idle", "1", true},          /* the hosts share cores, and cannot know */
+    {"OMPI_MCA_hwloc_base_binding_policy", "none",
+     true}, /* else every host binds its first rank to core 0 */
+    {"OMPI_MCA_mpi_yield_when_idle", "1", true}, /* the hosts share cores, and cannot know */
 };
 
-static const char AGENT_TEXT[] = "# on HOST COMMAND...: runs COMMAND on a host of the testbed, the way ssh would\n"
-                                 "host=$1\n"
-                                 "shift\n"
-                                 "[ -e \"/run/netns/$host\" ] || { echo \"the testbed has no host '$host'\" >&2; exit 255; }\n"
-                                 "group=" BOX "/cgroup/$host/cgroup.procs\n"
-                                 "[ ! -e \"$group\" ] || echo 0 >\"$group\" || exit 255\n"
-                                 "cd \"${HOME:-/}\" 2>/dev/null || cd /\n"
-                                 "exec \"$ip\" netns exec \"$host\" unshare --uts /bin/sh -c \\\n"
-                                 "    'echo \"$0\" >/proc/sys/kernel/hostname; exec /bin/sh -c \"$*\"' \"$host\" \"$@\"\n";
+static const char AGENT_TEXT[] =
+    "# on HOST COMMAND...: runs COMMAND on a host of the testbed, the way ssh would\n"
+    "host=$1\n"
+    "shift\n"
+    "[ -e \"/run/netns/$host\" ] || { echo \"the testbed has no host '$host'\" >&2; exit 255; }\n"
+    "group=" BOX "/cgroup/$host/cgroup.procs\n"
+    "[ ! -e \"$group\" ] || echo 0 >\"$group\" || exit 255\n"
+    "cd \"${HOME:-/}\" 2>/dev/null || cd /\n"
+    "exec \"$ip\" netns exec \"$host\" unshare --uts /bin/sh -c \\\n"
+    "    'echo \"$0\" >/proc/sys/kernel/hostname; exec /bin/sh -c \"$*\"' \"$host\" \"$@\"\n";
 
 const char *yk_testbed_program(const char *name)
 {
-    static const char *const PLACES[][3] = {{"ip", "/usr/sbin/ip", "/sbin/ip"}, {"tc", "/usr/sbin/tc", "/sbin/tc"}};
+    static const char *const PLACES[][3] = {{"ip", "/usr/sbin/ip", "/sbin/ip"},
+                                            {"tc", "/usr/sbin/tc", "/sbin/tc"}};
     if (yk_command_found(name))
         return name;
     for (size_t i = 0; i < 2; i++)
@@ -79,14 +84,17 @@ const char *yk_testbed_program(const char *name)
     return NULL;
 }
 
-static yk_code mount_(const char *what, const char *where, const char *type, unsigned long flags, struct yk_error *e)
+static yk_code mount_(const char *what, const char *where, const char *type, unsigned long flags,
+                      struct yk_error *e)
 {
     const char *data = type != NULL && strcmp(type, "tmpfs") == 0 ? "mode=755" : NULL;
-    return mount(what, where, type, flags, data) == 0 ? YK_OK
-                                                      : yk_fail_errno(e, YK_FAILED, "cannot mount '%s' on '%s'", what, where);
+    return mount(what, where, type, flags, data) == 0
+               ? YK_OK
+               : yk_fail_errno(e, YK_FAILED, "cannot mount '%s' on '%s'", what, where);
 }
 
-static yk_code write_file(const char *path, const struct yk_buf *text, mode_t mode, struct yk_error *e)
+static yk_code write_file(const char *path, const struct yk_buf *text, mode_t mode,
+                          struct yk_error *e)
 {
     if (text->failed)
         return yk_fail_memory(e, text->cap);
@@ -110,8 +118,8 @@ static void add_bucket(struct yk_buf *text, const char *device, uint64_t rate)
 {
     double burst = (double)rate / 8 * 524288 / 225e6;
     if (rate > 0)
-        yk_buf_format(text, "qdisc add dev %s root tbf rate %llubit burst %.0f latency 50ms\n", device, (unsigned long long)rate,
-                      burst > 65536 ? burst : 65536);
+        yk_buf_format(text, "qdisc add dev %s root tbf rate %llubit burst %.0f latency 50ms\n",
+                      device, (unsigned long long)rate, burst > 65536 ? burst : 65536);
 }
 
 /* Give the network namespace of this process a name for `ip netns`. */
@@ -146,9 +154,10 @@ static yk_code make_host(const struct yk_testbed_options *o, unsigned host, stru
     if (unshare(CLONE_NEWNET) != 0)
         return yk_fail_errno(e, YK_FAILED, "cannot make a network namespace for '%s'", name);
     yk_code rc = name_network(name, e);
-    yk_buf_format(
-        &links, "link set lo up\nlink add eth0 type veth peer name %s netns switch\naddr add %s/15 dev eth0\nlink set eth0 up\n",
-        name, yk_testbed_address(host, address));
+    yk_buf_format(&links,
+                  "link set lo up\nlink add eth0 type veth peer name %s netns switch\naddr add "
+                  "%s/15 dev eth0\nlink set eth0 up\n",
+                  name, yk_testbed_address(host, address));
     add_bucket(&buckets, "eth0", o->rate[host]);
     if (rc == YK_OK)
         rc = batch("ip", &links, e);
@@ -213,7 +222,9 @@ static yk_code await_device(const char *network, const char *device, struct yk_e
             usleep(500);
     }
     close(fd);
-    return running ? YK_OK : yk_fail(e, YK_FAILED, "the link '%s' of '%s' does not come up", device, network);
+    return running
+               ? YK_OK
+               : yk_fail(e, YK_FAILED, "the link '%s' of '%s' does not come up", device, network);
 }
 
 static yk_code await_links(const struct yk_testbed_options *o, struct yk_error *e)
@@ -267,7 +278,8 @@ static yk_code make_files(const struct yk_testbed_options *o, struct yk_error *e
     return rc;
 }
 
-yk_code yk_testbed_build(const struct yk_testbed_options *o, const char *cgroups, struct yk_error *e)
+yk_code yk_testbed_build(const struct yk_testbed_options *o, const char *cgroups,
+                         struct yk_error *e)
 {
     yk_code rc = make_mounts(cgroups, e);
     if (rc == YK_OK)
@@ -285,8 +297,8 @@ yk_code yk_testbed_build(const struct yk_testbed_options *o, const char *cgroups
     if (rc == YK_OK && sethostname("n0", 2) != 0)
         rc = yk_fail_errno(e, YK_FAILED, "cannot set the host name");
     if (rc == YK_OK)
-        rc =
-            mount_("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, e); /* it shows the network of whoever mounts it */
+        rc = mount_("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC,
+                    e); /* it shows the network of whoever mounts it */
     return rc;
 }
 

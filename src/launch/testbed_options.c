@@ -8,7 +8,9 @@
 #include <string.h>
 #include <strings.h>
 
-static const double SLOWEST = 1e5, FASTEST = 1e11; /* bits a second: what a token bucket of the kernel can still keep */
+static const double SLOWEST = 1e5,
+                    FASTEST =
+                        1e11; /* bits a second: what a token bucket of the kernel can still keep */
 static const double LEAST_CPU = 0.01, MOST_CPU = 1024;
 
 /* A number written plainly (12, 0.3, .5), so neither "nan" nor "0x10"; `rest` is what follows it. */
@@ -48,7 +50,8 @@ static yk_code read_rate(const char *option, const char *text, uint64_t *rate, s
         return YK_USAGE;
     }
     if (!(value * bits >= SLOWEST && value * bits <= FASTEST))
-        return yk_fail(e, YK_USAGE, "--%s: %.60s is out of range: 100kbit to 100gbit", option, text);
+        return yk_fail(e, YK_USAGE, "--%s: %.60s is out of range: 100kbit to 100gbit", option,
+                       text);
     *rate = (uint64_t)(value * bits + 0.5);
     return YK_OK;
 }
@@ -63,19 +66,22 @@ static yk_code read_cpu(const char *option, const char *text, double *cpu, struc
         return YK_USAGE;
     }
     if (!(value >= LEAST_CPU && value <= MOST_CPU))
-        return yk_fail(e, YK_USAGE, "--%s: %.60s is out of range: %g to %g cores", option, text, LEAST_CPU, MOST_CPU);
+        return yk_fail(e, YK_USAGE, "--%s: %.60s is out of range: %g to %g cores", option, text,
+                       LEAST_CPU, MOST_CPU);
     *cpu = value;
     return YK_OK;
 }
 
 /* The next "HOST:VALUE" of a list: the host's number, and the value cut out into `value`. The list is NULL after its last. */
-static yk_code next_item(const char *option, const char **list, unsigned hosts, unsigned *host, char value[64],
-                         struct yk_error *e)
+static yk_code next_item(const char *option, const char **list, unsigned hosts, unsigned *host,
+                         char value[64], struct yk_error *e)
 {
     size_t len = strcspn(*list, ","), colon = strcspn(*list, ":,");
     if (colon == len || colon == 0 || len - colon - 1 >= 64) {
-        yk_fail(e, YK_USAGE, "--%s: '%.*s' is not HOST:VALUE", option, len > 60 ? 60 : (int)len, *list);
-        yk_hint(e, strcmp(option, "slow") == 0 ? "for example --slow n2:0.3" : "for example --slow-link n2:100mbit");
+        yk_fail(e, YK_USAGE, "--%s: '%.*s' is not HOST:VALUE", option, len > 60 ? 60 : (int)len,
+                *list);
+        yk_hint(e, strcmp(option, "slow") == 0 ? "for example --slow n2:0.3"
+                                               : "for example --slow-link n2:100mbit");
         return YK_USAGE;
     }
     unsigned i = 0;
@@ -97,7 +103,8 @@ static yk_code next_item(const char *option, const char **list, unsigned hosts, 
 }
 
 /* "n2:VALUE,n1:VALUE": for every host named, once. */
-static yk_code read_list(const char *option, const char *list, struct yk_testbed_options *o, struct yk_error *e)
+static yk_code read_list(const char *option, const char *list, struct yk_testbed_options *o,
+                         struct yk_error *e)
 {
     bool seen[YK_TESTBED_HOSTS] = {false}, cpu = strcmp(option, "slow") == 0;
     while (list != NULL) {
@@ -107,7 +114,8 @@ static yk_code read_list(const char *option, const char *list, struct yk_testbed
         if (rc == YK_OK && seen[host])
             rc = yk_fail(e, YK_USAGE, "--%s: n%u is named twice", option, host);
         if (rc == YK_OK)
-            rc = cpu ? read_cpu(option, value, &o->cpu[host], e) : read_rate(option, value, &o->rate[host], e);
+            rc = cpu ? read_cpu(option, value, &o->cpu[host], e)
+                     : read_rate(option, value, &o->rate[host], e);
         if (rc != YK_OK)
             return rc;
         seen[host] = true;
@@ -115,8 +123,8 @@ static yk_code read_list(const char *option, const char *list, struct yk_testbed
     return YK_OK;
 }
 
-yk_code yk_testbed_read(struct yk_testbed_options *o, const char *hosts, const char *bandwidth, const char *slow,
-                        const char *slow_link, struct yk_error *e)
+yk_code yk_testbed_read(struct yk_testbed_options *o, const char *hosts, const char *bandwidth,
+                        const char *slow, const char *slow_link, struct yk_error *e)
 {
     memset(o, 0, sizeof *o);
     double count = 0;
@@ -127,7 +135,8 @@ yk_code yk_testbed_read(struct yk_testbed_options *o, const char *hosts, const c
         return YK_USAGE;
     }
     if (!(count >= 1 && count <= YK_TESTBED_HOSTS))
-        return yk_fail(e, YK_USAGE, "--hosts: %.60s is out of range: 1 to %d", hosts, YK_TESTBED_HOSTS);
+        return yk_fail(e, YK_USAGE, "--hosts: %.60s is out of range: 1 to %d", hosts,
+                       YK_TESTBED_HOSTS);
     o->hosts = (unsigned)count;
     uint64_t rate = 0;
     yk_code rc = bandwidth != NULL ? read_rate("bandwidth", bandwidth, &rate, e) : YK_OK;
@@ -142,6 +151,7 @@ yk_code yk_testbed_read(struct yk_testbed_options *o, const char *hosts, const c
 
 const char *yk_testbed_address(unsigned host, char out[16])
 {
-    snprintf(out, 16, "198.18.0.%u", (host + 1) & 255); /* 198.18.0.0/15 is for testing networks, and routed nowhere */
+    snprintf(out, 16, "198.18.0.%u",
+             (host + 1) & 255); /* 198.18.0.0/15 is for testing networks, and routed nowhere */
     return out;
 }

@@ -44,9 +44,9 @@ static inline bool yk_dedup_begin(struct yk_dedup *d, uint64_t entries)
     return true;
 }
 
-static inline __attribute__((always_inline)) uint32_t yk_dedup_add_(const struct yk_dedup *d, bool small, uint32_t *list,
-                                                                    uint32_t n, const uint32_t *key, uint32_t count,
-                                                                    uint32_t *number)
+static inline __attribute__((always_inline)) uint32_t
+yk_dedup_add_(const struct yk_dedup *d, bool small, uint32_t *list, uint32_t n, const uint32_t *key,
+              uint32_t count, uint32_t *number)
 {
     uint16_t *restrict shorts = d->cell;
     uint32_t *restrict longs = d->cell;
@@ -75,10 +75,11 @@ static inline __attribute__((always_inline)) uint32_t yk_dedup_add_(const struct
 
 /* Add `count` keys to the n of the list (which has room for them); number[i] is where in the list key[i] stands. Returns the
  * list's new length. */
-static inline uint32_t yk_dedup_add(const struct yk_dedup *d, uint32_t *list, uint32_t n, const uint32_t *key, uint32_t count,
-                                    uint32_t *number)
+static inline uint32_t yk_dedup_add(const struct yk_dedup *d, uint32_t *list, uint32_t n,
+                                    const uint32_t *key, uint32_t count, uint32_t *number)
 {
-    return d->small ? yk_dedup_add_(d, true, list, n, key, count, number) : yk_dedup_add_(d, false, list, n, key, count, number);
+    return d->small ? yk_dedup_add_(d, true, list, n, key, count, number)
+                    : yk_dedup_add_(d, false, list, n, key, count, number);
 }
 
 static inline void yk_dedup_release(struct yk_dedup *d)

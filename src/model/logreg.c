@@ -19,15 +19,18 @@
 
 static yk_code model_open(struct yk_model **out, const struct yk_dataset *shape, struct yk_error *e)
 {
-    bool dense = shape->sparse == NULL && shape->rows > 0; /* where rows are another host's, there are none */
+    bool dense = shape->sparse == NULL &&
+                 shape->rows > 0; /* where rows are another host's, there are none */
     if (dense || shape->classes != 2) {
-        yk_fail(e, YK_USAGE, "logreg needs sparse rows of 2 classes, '%s' has %s rows of %u classes", shape->name,
-                dense ? "dense" : "sparse", shape->classes);
+        yk_fail(e, YK_USAGE,
+                "logreg needs sparse rows of 2 classes, '%s' has %s rows of %u classes",
+                shape->name, dense ? "dense" : "sparse", shape->classes);
         yk_hint(e, "'yoke train softmax' takes dense sets");
         return YK_USAGE;
     }
     if (shape->features == 0 || shape->features > UINT32_MAX - 64)
-        return yk_fail(e, YK_USAGE, "logreg takes 1 to %u features, '%s' has %u", UINT32_MAX - 64, shape->name, shape->features);
+        return yk_fail(e, YK_USAGE, "logreg takes 1 to %u features, '%s' has %u", UINT32_MAX - 64,
+                       shape->name, shape->features);
     struct yk_model *m = calloc(1, sizeof *m);
     if (m == NULL)
         return yk_fail_memory(e, sizeof *m);
@@ -41,7 +44,8 @@ static void model_close(struct yk_model *m)
     free(m);
 }
 
-static yk_code layout(struct yk_model *m, struct yk_params *params, uint64_t seed, struct yk_error *e)
+static yk_code layout(struct yk_model *m, struct yk_params *params, uint64_t seed,
+                      struct yk_error *e)
 {
     (void)seed; /* a convex problem: zero is as good a start as any */
     const struct yk_view spec[] = {
@@ -67,7 +71,8 @@ static void work_close(struct yk_work *w)
     free(w);
 }
 
-static yk_code work_open(struct yk_work **out, const struct yk_model *m, unsigned threads, const char *isa, struct yk_error *e)
+static yk_code work_open(struct yk_work **out, const struct yk_model *m, unsigned threads,
+                         const char *isa, struct yk_error *e)
 {
     struct yk_work *w = calloc(1, sizeof *w);
     if (w == NULL)
@@ -91,8 +96,8 @@ static unsigned busy(const struct yk_work *w, uint32_t batch)
     return w->threads; /* in a sweep; a step in slot space takes one */
 }
 
-static yk_code keys(struct yk_work *w, unsigned which, const struct yk_batch *shard, uint32_t shards, struct yk_keys *out,
-                    struct yk_error *e)
+static yk_code keys(struct yk_work *w, unsigned which, const struct yk_batch *shard,
+                    uint32_t shards, struct yk_keys *out, struct yk_error *e)
 {
     struct yk_plan *p = &w->plan[which];
     yk_code rc = yk_plan_make(p, w->model, shard, shards, e);
@@ -107,7 +112,8 @@ static void choose(struct yk_work *w, unsigned which, uint32_t shard)
 }
 
 /* Row i of the chosen shard, whose entries begin at `at` of the plan: its values where the model lacks some of its keys. */
-static struct yk_row row_of(const struct yk_plan *p, const struct yk_batch *batch, uint32_t i, uint32_t at)
+static struct yk_row row_of(const struct yk_plan *p, const struct yk_batch *batch, uint32_t i,
+                            uint32_t at)
 {
     struct yk_row row = yk_row_at(batch->set->sparse, batch->row[i]);
     if (p->value != NULL)
@@ -115,14 +121,19 @@ static struct yk_row row_of(const struct yk_plan *p, const struct yk_batch *batc
     return row;
 }
 
-static struct yk_logit compute(const struct yk_work *w, const float *value, const uint32_t *slot, const struct yk_row *row)
+static struct yk_logit compute(const struct yk_work *w, const float *value, const uint32_t *slot,
+                               const struct yk_row *row)
 {
     const struct yk_logreg_row r = {
-        .weights = {.w = value, .at = slot, .n = row->n, .bias = value[0]}, .x = row->value, .label = row->label};
-    return w->kernels->logreg(&r); /* cppcheck-suppress returnDanglingLifetime ; three floats, no pointer among them */
+        .weights = {.w = value, .at = slot, .n = row->n, .bias = value[0]},
+        .x = row->value,
+        .label = row->label};
+    return w->kernels->logreg(
+        &r); /* cppcheck-suppress returnDanglingLifetime ; three floats, no pointer among them */
 }
 
-static double step(struct yk_work *w, const struct yk_params *params, const struct yk_batch *batch, struct yk_sink *sink)
+static double step(struct yk_work *w, const struct yk_params *params, const struct yk_batch *batch,
+                   struct yk_sink *sink)
 {
     const struct yk_plan *p = w->chosen;
     const uint32_t *slot = p->slot + p->shard[w->shard];
@@ -159,13 +170,15 @@ static void count(struct yk_score *out, struct yk_logit at, unsigned label)
     out->false_negatives += !one && label;
     if (out->bins != NULL) {
         float place = (at.z - (float)YK_BINS_LOWEST) * (float)YK_BINS_PER_UNIT;
-        unsigned bin = !(place > 0) ? 0 : place < (float)(YK_BINS - 1) ? (unsigned)place : YK_BINS - 1;
+        unsigned bin = !(place > 0)                   ? 0
+                       : place < (float)(YK_BINS - 1) ? (unsigned)place
+                                                      : YK_BINS - 1;
         out->bins->n[label != 0][bin]++;
     }
 }
 
-static void score(struct yk_work *w, const struct yk_params *params, const struct yk_batch *batch, struct yk_score *out,
-                  float *prob)
+static void score(struct yk_work *w, const struct yk_params *params, const struct yk_batch *batch,
+                  struct yk_score *out, float *prob)
 {
     const struct yk_plan *p = w->chosen;
     const uint32_t *slot = p->slot + p->shard[w->shard];
@@ -182,7 +195,8 @@ static void score(struct yk_work *w, const struct yk_params *params, const struc
     out->examples += batch->n;
 }
 
-static yk_code onnx(const struct yk_model *m, const struct yk_params *params, const char *path, struct yk_error *e)
+static yk_code onnx(const struct yk_model *m, const struct yk_params *params, const char *path,
+                    struct yk_error *e)
 {
     return yk_onnx_logreg(path, m->features, params, e);
 }
@@ -196,11 +210,27 @@ static void graph(const struct yk_model *m, struct yk_events *events)
         {.name = "labels", .op = "Placeholder", .ndim = 1, .shape = {-1}},
         {.name = "logreg/weight", .op = "VariableV2", .ndim = 1, .shape = {features}},
         {.name = "logreg/bias", .op = "VariableV2", .ndim = 1, .shape = {1}},
-        {.name = "logreg/gather", .op = "GatherV2", .inputs = {"logreg/weight", "keys"}, .ndim = 2, .shape = {-1, -1}},
-        {.name = "logreg/product", .op = "Mul", .inputs = {"logreg/gather", "values"}, .ndim = 2, .shape = {-1, -1}},
+        {.name = "logreg/gather",
+         .op = "GatherV2",
+         .inputs = {"logreg/weight", "keys"},
+         .ndim = 2,
+         .shape = {-1, -1}},
+        {.name = "logreg/product",
+         .op = "Mul",
+         .inputs = {"logreg/gather", "values"},
+         .ndim = 2,
+         .shape = {-1, -1}},
         {.name = "logreg/sum", .op = "Sum", .inputs = {"logreg/product"}, .ndim = 1, .shape = {-1}},
-        {.name = "logreg/logits", .op = "BiasAdd", .inputs = {"logreg/sum", "logreg/bias"}, .ndim = 1, .shape = {-1}},
-        {.name = "loss", .op = "SigmoidCrossEntropyWithLogits", .inputs = {"logreg/logits", "labels"}, .ndim = 1, .shape = {-1}},
+        {.name = "logreg/logits",
+         .op = "BiasAdd",
+         .inputs = {"logreg/sum", "logreg/bias"},
+         .ndim = 1,
+         .shape = {-1}},
+        {.name = "loss",
+         .op = "SigmoidCrossEntropyWithLogits",
+         .inputs = {"logreg/logits", "labels"},
+         .ndim = 1,
+         .shape = {-1}},
     };
     yk_events_graph(events, node, sizeof node / sizeof node[0]);
 }

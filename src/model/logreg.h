@@ -22,16 +22,17 @@ struct yk_plan {
     uint32_t *key;   /* (n) ascending; the bias is the first */
     uint32_t *slot;  /* (entries) row after row, shard after shard */
     uint32_t *shard; /* (shards + 1) a shard's first entry in `slot` */
-    float *value;    /* (entries) if some key is unknown to the model: the rows' values, and 0 for those; else NULL */
-    uint64_t *sort;  /* (2, n) key << 32 | number, being sorted */
+    float *
+        value; /* (entries) if some key is unknown to the model: the rows' values, and 0 for those; else NULL */
+    uint64_t *sort; /* (2, n) key << 32 | number, being sorted */
     uint32_t n;
     uint32_t room, shard_room; /* entries and shards there is memory for */
     struct yk_dedup dedup;
 };
 
 /* Keys that the model does not have (features of a test set that training never met) take part with value 0. */
-yk_code yk_plan_make(struct yk_plan *p, const struct yk_model *m, const struct yk_batch *shard, uint32_t shards,
-                     struct yk_error *e);
+yk_code yk_plan_make(struct yk_plan *p, const struct yk_model *m, const struct yk_batch *shard,
+                     uint32_t shards, struct yk_error *e);
 void yk_plan_release(struct yk_plan *p);
 
 struct yk_sweeper; /* what one thread of a sweep has */

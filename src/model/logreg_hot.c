@@ -21,12 +21,14 @@
 #include "model/logreg_hot.h"
 
 enum {
-    SAMPLE = 4096,     /* rows that are looked at */
-    PIECE = 64,        /* of them lie together */
-    AT_LEAST = 4,      /* times that a key must come among them */
-    TOP = 64,          /* keys that are due at every tick; then twice as many every other, and so on */
-    SETTLED = 1 << 16, /* rows from which on that is so: before, the more is due the fewer rows there were */
-    BEHIND = 64,       /* merges by others after which a thread takes over everything */
+    SAMPLE = 4096, /* rows that are looked at */
+    PIECE = 64,    /* of them lie together */
+    AT_LEAST = 4,  /* times that a key must come among them */
+    TOP = 64,      /* keys that are due at every tick; then twice as many every other, and so on */
+    SETTLED =
+        1
+        << 16, /* rows from which on that is so: before, the more is due the fewer rows there were */
+    BEHIND = 64, /* merges by others after which a thread takes over everything */
 };
 
 struct count {
@@ -45,11 +47,13 @@ static int by_count(const void *a, const void *b)
  * have a single row. */
 static struct yk_row sampled(const struct yk_rows *s, uint64_t i)
 {
-    return yk_row_at(s, s->rows <= SAMPLE ? i : i / PIECE * (s->rows / (SAMPLE / PIECE)) + i % PIECE);
+    return yk_row_at(s,
+                     s->rows <= SAMPLE ? i : i / PIECE * (s->rows / (SAMPLE / PIECE)) + i % PIECE);
 }
 
 /* Every key of the sample that comes AT_LEAST times, the most frequent first. */
-static yk_code count_keys(const struct yk_rows *s, struct count **out, uint32_t *n, struct yk_error *e)
+static yk_code count_keys(const struct yk_rows *s, struct count **out, uint32_t *n,
+                          struct yk_error *e)
 {
     uint64_t rows = s->rows < SAMPLE ? s->rows : SAMPLE, entries = 0;
     for (uint64_t i = 0; i < rows; i++)
@@ -59,7 +63,8 @@ static yk_code count_keys(const struct yk_rows *s, struct count **out, uint32_t 
     for (uint64_t i = 0; i < rows; i++)
         longest = sampled(s, i).n > longest ? sampled(s, i).n : longest;
     struct count *c = calloc(entries + 1, sizeof *c);
-    uint32_t *list = malloc((entries + 1) * sizeof *list), *number = calloc((size_t)longest + 1, sizeof *number);
+    uint32_t *list = malloc((entries + 1) * sizeof *list),
+             *number = calloc((size_t)longest + 1, sizeof *number);
     yk_code rc = YK_OK;
     if (c == NULL || list == NULL || number == NULL || !yk_dedup_begin(&d, entries)) {
         rc = yk_fail_memory(e, entries * sizeof *c);
@@ -139,7 +144,8 @@ void yk_hot_close(struct yk_hot *h)
     free(h);
 }
 
-static float *place(const struct yk_hot *h, const struct yk_model *m, const struct yk_sweep *s, unsigned v, uint32_t i)
+static float *place(const struct yk_hot *h, const struct yk_model *m, const struct yk_sweep *s,
+                    unsigned v, uint32_t i)
 {
     float *flat = v == 0 ? s->w : s->slot[v - 1];
     return flat + (i == 0 ? m->bias : m->weight + h->key[i]);
@@ -238,8 +244,10 @@ void yk_copies_tick(struct yk_copies *c, struct yk_hot *h, const struct yk_sweep
     if (now == before || pthread_mutex_trylock(&h->lock) != 0)
         return;
     h->rows += c->rows - c->merged;
-    unsigned k = 63 - (unsigned)__builtin_clzll(before ^ now) + earliness(h->rows);     /* a multiple of 2^k ticks has passed */
-    bool all = k >= 16 || (uint32_t)TOP << k >= h->n || h->merges - c->merges > BEHIND; /* it slept: what it has is of long ago */
+    unsigned k = 63 - (unsigned)__builtin_clzll(before ^ now) +
+                 earliness(h->rows); /* a multiple of 2^k ticks has passed */
+    bool all = k >= 16 || (uint32_t)TOP << k >= h->n ||
+               h->merges - c->merges > BEHIND; /* it slept: what it has is of long ago */
     merge(c, h, s, all ? h->n : (uint32_t)TOP << k);
     c->merges = ++h->merges;
     c->merged = c->rows;

@@ -14,8 +14,8 @@ struct yk_hot {
     uint32_t *key; /* (YK_HOT_MAX) features; [0] means nothing */
     struct yk_hot_cell {
         uint32_t key;
-        uint32_t at;               /* place in the vectors; 0: an empty cell, whose key belongs elsewhere */
-    } * cell;                      /* (1 << YK_HOT_CELLS_BITS) one key a cell */
+        uint32_t at; /* place in the vectors; 0: an empty cell, whose key belongs elsewhere */
+    } * cell;        /* (1 << YK_HOT_CELLS_BITS) one key a cell */
     float *vector[YK_HOT_VECTORS]; /* (YK_HOT_MAX) w and state while a sweep runs, under `lock` */
     uint64_t merges;               /* so far, under `lock` */
     uint64_t rows;                 /* trained on so far, under `lock` */
@@ -40,13 +40,16 @@ void yk_hot_end(struct yk_hot *h, const struct yk_model *m, const struct yk_swee
 
 yk_code yk_copies_init(struct yk_copies *c, struct yk_error *e);
 void yk_copies_release(struct yk_copies *c);
-void yk_copies_begin(struct yk_copies *c, struct yk_hot *h, const struct yk_sweep *s); /* by its thread */
+void yk_copies_begin(struct yk_copies *c, struct yk_hot *h,
+                     const struct yk_sweep *s); /* by its thread */
 /* So many rows have passed: exchange what is due, unless another thread is at it. */
 void yk_copies_tick(struct yk_copies *c, struct yk_hot *h, const struct yk_sweep *s, uint64_t rows);
-void yk_copies_end(struct yk_copies *c, struct yk_hot *h, const struct yk_sweep *s); /* exchange all */
+void yk_copies_end(struct yk_copies *c, struct yk_hot *h,
+                   const struct yk_sweep *s); /* exchange all */
 
 /* The only cell that a feature may have. */
-static inline const struct yk_hot_cell *yk_hot_cell(const struct yk_hot_cell *cell, uint32_t feature)
+static inline const struct yk_hot_cell *yk_hot_cell(const struct yk_hot_cell *cell,
+                                                    uint32_t feature)
 {
     return &cell[feature * 0x9E3779B1U >> (32 - YK_HOT_CELLS_BITS)];
 }

@@ -23,7 +23,8 @@ void yk_plan_release(struct yk_plan *p)
 static yk_code make_room(struct yk_plan *p, uint64_t entries, uint32_t shards, struct yk_error *e)
 {
     if (entries >= 1U << 30)
-        return yk_fail(e, YK_USAGE, "one batch has %llu values; at most 2^30 are possible", (unsigned long long)entries);
+        return yk_fail(e, YK_USAGE, "one batch has %llu values; at most 2^30 are possible",
+                       (unsigned long long)entries);
     if (shards + 1 > p->shard_room) {
         free(p->shard);
         p->shard_room = 0;
@@ -41,10 +42,13 @@ static yk_code make_room(struct yk_plan *p, uint64_t entries, uint32_t shards, s
         p->slot = malloc(room * sizeof *p->slot);
         p->sort = malloc(2 * room * sizeof *p->sort);
         if (p->key == NULL || p->slot == NULL || p->sort == NULL)
-            return yk_fail_memory(e, room * (sizeof *p->key + sizeof *p->slot + 2 * sizeof *p->sort));
+            return yk_fail_memory(e,
+                                  room * (sizeof *p->key + sizeof *p->slot + 2 * sizeof *p->sort));
         p->room = (uint32_t)room;
     }
-    return yk_dedup_begin(&p->dedup, entries) ? YK_OK : yk_fail_memory(e, (size_t)entries * 4 * sizeof(uint64_t));
+    return yk_dedup_begin(&p->dedup, entries)
+               ? YK_OK
+               : yk_fail_memory(e, (size_t)entries * 4 * sizeof(uint64_t));
 }
 
 /* Sort n pairs by their upper half, of which only `bits` bits are in use; `other` has room for as many. Returns where they end up. */
@@ -71,8 +75,8 @@ static uint64_t *sort_pairs(uint64_t *pair, uint64_t *other, uint32_t n, unsigne
 }
 
 /* Entries whose keys the model lacks stand at the bias's slot already; with value 0 they add nothing to any sum. */
-static yk_code make_values(struct yk_plan *p, const struct yk_model *m, const struct yk_batch *shard, uint32_t shards,
-                           struct yk_error *e)
+static yk_code make_values(struct yk_plan *p, const struct yk_model *m,
+                           const struct yk_batch *shard, uint32_t shards, struct yk_error *e)
 {
     uint32_t at = 0;
     p->value = malloc((size_t)p->room * sizeof *p->value);
@@ -89,8 +93,8 @@ static yk_code make_values(struct yk_plan *p, const struct yk_model *m, const st
     return YK_OK;
 }
 
-yk_code yk_plan_make(struct yk_plan *p, const struct yk_model *m, const struct yk_batch *shard, uint32_t shards,
-                     struct yk_error *e)
+yk_code yk_plan_make(struct yk_plan *p, const struct yk_model *m, const struct yk_batch *shard,
+                     uint32_t shards, struct yk_error *e)
 {
     uint64_t entries = 0;
     p->n = 0;
@@ -118,9 +122,11 @@ yk_code yk_plan_make(struct yk_plan *p, const struct yk_model *m, const struct y
         p->sort[i] = (uint64_t)p->key[i] << 32 | i;
         all |= p->key[i];
     }
-    const uint64_t *sorted = sort_pairs(p->sort, p->sort + p->room, n, all == 0 ? 0 : 32 - (unsigned)__builtin_clz(all));
+    const uint64_t *sorted =
+        sort_pairs(p->sort, p->sort + p->room, n, all == 0 ? 0 : 32 - (unsigned)__builtin_clz(all));
     uint32_t *slot_of =
-        (uint32_t *)(sorted == p->sort ? p->sort + p->room : p->sort); /* (n) by number: the half that is free now */
+        (uint32_t *)(sorted == p->sort ? p->sort + p->room
+                                       : p->sort); /* (n) by number: the half that is free now */
     p->key[0] = m->bias;
     uint32_t known = n;
     while (known > 0 && sorted[known - 1] >> 32 >= m->features)

@@ -20,9 +20,11 @@
 #define INLINE static inline __attribute__((always_inline))
 
 enum {
-    AHEAD = 8,  /* rows by which parameters are prefetched; fewer, the more state there is: they must stay in the nearest cache */
+    AHEAD =
+        8, /* rows by which parameters are prefetched; fewer, the more state there is: they must stay in the nearest cache */
     RUN = 1024, /* rows dealt to a thread at a time */
-    ALONE_FIRST = 4096, /* rows that one thread begins with, where several follow: the first strides are the longest */
+    ALONE_FIRST =
+        4096, /* rows that one thread begins with, where several follow: the first strides are the longest */
 };
 
 struct list {         /* the keys of a step */
@@ -32,7 +34,8 @@ struct list {         /* the keys of a step */
     uint32_t room;    /* entries there is memory for */
 };
 
-struct places { /* where each key's parameter and state are: among the thread's copies, or in the shared vectors */
+struct
+    places { /* where each key's parameter and state are: among the thread's copies, or in the shared vectors */
     float **from[1 + YK_SWEEP_SLOTS]; /* (room) */
     uint32_t room;
 };
@@ -42,9 +45,12 @@ struct yk_sweeper {
     struct list list[2]; /* one in use, one being prepared */
     /* A step's values side by side, keys in the order of the list and the bias last: */
     uint32_t room;
-    float *w, *g, *seen;            /* (room) parameters, gradients, and what read_keys made of the parameters */
-    float *slot[YK_SWEEP_SLOTS];    /* (room) the optimizer's state */
-    float *was[1 + YK_SWEEP_SLOTS]; /* (room) several threads, steps of many rows: parameters and state before the step */
+    float *w, *g,
+        *seen; /* (room) parameters, gradients, and what read_keys made of the parameters */
+    float *slot[YK_SWEEP_SLOTS]; /* (room) the optimizer's state */
+    float *was
+        [1 +
+         YK_SWEEP_SLOTS]; /* (room) several threads, steps of many rows: parameters and state before the step */
     uint32_t *self;                 /* (room) 0, 1, 2, ... */
     struct places place[AHEAD + 2]; /* several threads: of the rows ahead, and of the lists */
     const struct places *here;      /* that of the step */
@@ -108,7 +114,8 @@ static yk_code grow_list(struct yk_sweeper *t, struct list *l, uint64_t entries)
 {
     size_t room = entries + entries / 2 + 256;
     if (entries >= 1U << 30)
-        return yk_fail(&t->error, YK_USAGE, "one batch has %llu values; at most 2^30 are possible", (unsigned long long)entries);
+        return yk_fail(&t->error, YK_USAGE, "one batch has %llu values; at most 2^30 are possible",
+                       (unsigned long long)entries);
     free(l->key);
     free(l->number);
     l->key = malloc(room * sizeof *l->key);
@@ -164,7 +171,8 @@ INLINE float *vector_of(const struct job *j, unsigned v)
 
 INLINE float *bias_of(const struct job *j, const struct yk_sweeper *t, unsigned v, enum how how)
 {
-    return how != ALONE ? t->copies.mine[v] : (v == 0 ? j->sweep->w : j->sweep->slot[v - 1]) + j->work->model->bias;
+    return how != ALONE ? t->copies.mine[v]
+                        : (v == 0 ? j->sweep->w : j->sweep->slot[v - 1]) + j->work->model->bias;
 }
 
 /* A line that will be written is wanted soon. Every x86-64 knows the instruction or takes it for nothing, but compilers only use
@@ -180,7 +188,8 @@ INLINE void fetch(const float *p)
 
 /* Find everything of keys [from, to) of a list, and have it fetched; there is room for it. No branch: whether a key is hot cannot
  * be foreseen. */
-INLINE void locate(const struct job *j, struct yk_sweeper *t, struct places *p, const uint32_t *key, uint32_t from, uint32_t to)
+INLINE void locate(const struct job *j, struct yk_sweeper *t, struct places *p, const uint32_t *key,
+                   uint32_t from, uint32_t to)
 {
     unsigned slots = j->sweep->slots;
     float *base[1 + YK_SWEEP_SLOTS][2]; /* cold, hot */
@@ -199,15 +208,16 @@ INLINE void locate(const struct job *j, struct yk_sweeper *t, struct places *p, 
 }
 
 /* What to take of vector v for n keys. */
-INLINE struct yk_picks picks(const struct job *j, const struct yk_sweeper *t, unsigned v, const uint32_t *key, uint32_t n,
-                             enum how how)
+INLINE struct yk_picks picks(const struct job *j, const struct yk_sweeper *t, unsigned v,
+                             const uint32_t *key, uint32_t n, enum how how)
 {
     float bias = *bias_of(j, t, v, how);
     return how != ALONE ? (struct yk_picks){.from = t->here->from[v], .n = n, .bias = bias}
                         : (struct yk_picks){.w = vector_of(j, v), .at = key, .n = n, .bias = bias};
 }
 
-INLINE void collect(const struct job *j, struct yk_sweeper *t, unsigned v, const uint32_t *key, uint32_t n, enum how how)
+INLINE void collect(const struct job *j, struct yk_sweeper *t, unsigned v, const uint32_t *key,
+                    uint32_t n, enum how how)
 {
     const struct yk_picks p = picks(j, t, v, key, n, how);
     float *to = v == 0 ? t->w : t->slot[v - 1];
@@ -216,7 +226,8 @@ INLINE void collect(const struct job *j, struct yk_sweeper *t, unsigned v, const
         memcpy(t->was[v], to, n * sizeof *to);
 }
 
-INLINE void bring_back(const struct job *j, struct yk_sweeper *t, unsigned v, const uint32_t *key, uint32_t n, enum how how)
+INLINE void bring_back(const struct job *j, struct yk_sweeper *t, unsigned v, const uint32_t *key,
+                       uint32_t n, enum how how)
 {
     const float *value = v == 0 ? t->w : t->slot[v - 1];
     if (how == ALONE) {
@@ -267,7 +278,8 @@ INLINE void fetch_row(const struct yk_sweep *s, uint64_t i, uint64_t end)
     if (s->order == NULL)
         return;
     if (i + AHEAD < end)
-        __builtin_prefetch(&s->rows->block[s->order[i + AHEAD] / YK_BLOCK_ROWS].first[s->order[i + AHEAD] % YK_BLOCK_ROWS]);
+        __builtin_prefetch(&s->rows->block[s->order[i + AHEAD] / YK_BLOCK_ROWS]
+                                .first[s->order[i + AHEAD] % YK_BLOCK_ROWS]);
     if (i < end)
         yk_row_prefetch(s->rows, s->order[i]);
 }
@@ -294,7 +306,8 @@ INLINE void fetch_keys(const struct job *j, const uint32_t *key, uint32_t n)
 }
 
 /* The distinct keys of the rows [from, to) of the sweep, whose parameters are then on their way. */
-static yk_code make_list(const struct job *j, struct yk_sweeper *t, struct list *l, uint64_t from, uint64_t to, uint64_t end)
+static yk_code make_list(const struct job *j, struct yk_sweeper *t, struct list *l, uint64_t from,
+                         uint64_t to, uint64_t end)
 {
     const struct yk_sweep *s = j->sweep;
     uint64_t entries = 0;
@@ -329,8 +342,8 @@ static yk_code make_list(const struct job *j, struct yk_sweeper *t, struct list 
 /* --- a step: its values are collected, a gradient for each is made, the optimizer is applied --- */
 
 /* Parameters of n keys and the bias as the step sees them, when some of the past is still owed to them. */
-INLINE void read_lazily(const struct job *j, struct yk_sweeper *t, const struct yk_update *u, const uint32_t *key, uint32_t n,
-                        enum how how)
+INLINE void read_lazily(const struct job *j, struct yk_sweeper *t, const struct yk_update *u,
+                        const uint32_t *key, uint32_t n, enum how how)
 {
     for (unsigned v = 0; v <= j->sweep->slots; v++)
         collect(j, t, v, key, n, how);
@@ -338,8 +351,8 @@ INLINE void read_lazily(const struct job *j, struct yk_sweeper *t, const struct 
 }
 
 /* The optimizer, over the n keys of the step and the bias behind them. */
-INLINE void update(const struct job *j, struct yk_sweeper *t, const struct yk_update *u, const uint32_t *key, uint32_t n,
-                   bool lazy, enum how how)
+INLINE void update(const struct job *j, struct yk_sweeper *t, const struct yk_update *u,
+                   const uint32_t *key, uint32_t n, bool lazy, enum how how)
 {
     const struct yk_sweep *s = j->sweep;
     if (lazy) {
@@ -347,15 +360,16 @@ INLINE void update(const struct job *j, struct yk_sweeper *t, const struct yk_up
     } else {
         for (unsigned v = 1; v <= s->slots; v++)
             collect(j, t, v, key, n, how);
-        s->apply(u, t->w, t->g, t->slot, YK_PADDED(n)); /* whole vectors: the last ones are zeros, and go nowhere */
+        s->apply(u, t->w, t->g, t->slot,
+                 YK_PADDED(n)); /* whole vectors: the last ones are zeros, and go nowhere */
     }
     for (unsigned v = 0; v <= s->slots; v++)
         bring_back(j, t, v, key, n, how);
 }
 
 /* A step of one row that has no key twice: the row is the list. */
-INLINE void step_one(const struct job *j, struct yk_sweeper *t, const struct yk_update *u, struct yk_row row, bool lazy,
-                     enum how how)
+INLINE void step_one(const struct job *j, struct yk_sweeper *t, const struct yk_update *u,
+                     struct yk_row row, bool lazy, enum how how)
 {
     uint32_t n = row.n;
     struct yk_logreg_row r = {.x = row.value, .label = row.label, .grad = t->g};
@@ -371,8 +385,8 @@ INLINE void step_one(const struct job *j, struct yk_sweeper *t, const struct yk_
 }
 
 /* A step of any rows, [from, to) of the sweep, whose list is made. */
-INLINE void step_many(const struct job *j, struct yk_sweeper *t, const struct yk_update *u, const struct list *l, uint64_t from,
-                      uint64_t to, bool lazy, enum how how)
+INLINE void step_many(const struct job *j, struct yk_sweeper *t, const struct yk_update *u,
+                      const struct list *l, uint64_t from, uint64_t to, bool lazy, enum how how)
 {
     const struct yk_sweep *s = j->sweep;
     uint32_t n = l->n;
@@ -387,8 +401,9 @@ INLINE void step_many(const struct job *j, struct yk_sweeper *t, const struct yk
     memset(g, 0, YK_PADDED(n) * sizeof *g);
     for (uint64_t i = from; i < to; i++) {
         struct yk_row row = row_at(s, i);
-        const struct yk_logreg_row r = {
-            .weights = {.w = w, .at = number, .n = row.n, .bias = w[n]}, .x = row.value, .label = row.label};
+        const struct yk_logreg_row r = {.weights = {.w = w, .at = number, .n = row.n, .bias = w[n]},
+                                        .x = row.value,
+                                        .label = row.label};
         struct yk_logit at = j->work->kernels->logreg(&r);
         t->loss += (double)at.loss;
         bias += at.g;
@@ -417,7 +432,8 @@ INLINE struct range rows_of(const struct yk_sweep *s, uint64_t step)
 }
 
 /* Row i is coming: have its parameters fetched. */
-INLINE yk_code look_ahead(const struct job *j, struct yk_sweeper *t, uint64_t i, uint64_t end, enum how how)
+INLINE yk_code look_ahead(const struct job *j, struct yk_sweeper *t, uint64_t i, uint64_t end,
+                          enum how how)
 {
     struct yk_row row = row_at(j->sweep, i);
     fetch_row(j->sweep, i + AHEAD, end);
@@ -433,8 +449,8 @@ INLINE yk_code look_ahead(const struct job *j, struct yk_sweeper *t, uint64_t i,
 }
 
 /* Steps [from, to) of one row each. */
-INLINE yk_code steps_of_one(const struct job *j, struct yk_sweeper *t, unsigned thread, uint64_t from, uint64_t to, bool lazy,
-                            enum how how)
+INLINE yk_code steps_of_one(const struct job *j, struct yk_sweeper *t, unsigned thread,
+                            uint64_t from, uint64_t to, bool lazy, enum how how)
 {
     const struct yk_sweep *s = j->sweep;
     for (uint64_t i = from; i < to && i < from + j->ahead; i++)
@@ -462,17 +478,19 @@ INLINE yk_code steps_of_one(const struct job *j, struct yk_sweeper *t, unsigned 
 }
 
 /* Steps [from, to) of several rows each: the list of the next one is made before a step is computed. */
-INLINE yk_code steps_of_many(const struct job *j, struct yk_sweeper *t, unsigned thread, uint64_t from, uint64_t to, bool lazy,
-                             enum how how)
+INLINE yk_code steps_of_many(const struct job *j, struct yk_sweeper *t, unsigned thread,
+                             uint64_t from, uint64_t to, bool lazy, enum how how)
 {
     const struct yk_sweep *s = j->sweep;
     uint64_t end = rows_of(s, to - 1).to;
-    if (make_list(j, t, &t->list[from & 1], rows_of(s, from).from, rows_of(s, from).to, end) != YK_OK)
+    if (make_list(j, t, &t->list[from & 1], rows_of(s, from).from, rows_of(s, from).to, end) !=
+        YK_OK)
         return t->error.code;
     for (uint64_t step = from; step < to; step++) {
         struct range now = rows_of(s, step), next = rows_of(s, step + 1);
         const struct yk_update *u = s->update(s->arg, thread, step, (uint32_t)(now.to - now.from));
-        if (step + 1 < to && make_list(j, t, &t->list[(step + 1) & 1], next.from, next.to, end) != YK_OK)
+        if (step + 1 < to &&
+            make_list(j, t, &t->list[(step + 1) & 1], next.from, next.to, end) != YK_OK)
             return t->error.code;
         step_many(j, t, u, &t->list[step & 1], now.from, now.to, lazy, how);
         if (how != ALONE)
@@ -481,11 +499,12 @@ INLINE yk_code steps_of_many(const struct job *j, struct yk_sweeper *t, unsigned
     return YK_OK;
 }
 
-INLINE yk_code steps(const struct job *j, struct yk_sweeper *t, unsigned thread, uint64_t from, uint64_t to, bool lazy,
-                     enum how how)
+INLINE yk_code steps(const struct job *j, struct yk_sweeper *t, unsigned thread, uint64_t from,
+                     uint64_t to, bool lazy, enum how how)
 {
-    return j->sweep->batch == 1 ? steps_of_one(j, t, thread, from, to, lazy, how)
-                                : steps_of_many(j, t, thread, from, to, lazy, how == ALONE ? ALONE : ADDED);
+    return j->sweep->batch == 1
+               ? steps_of_one(j, t, thread, from, to, lazy, how)
+               : steps_of_many(j, t, thread, from, to, lazy, how == ALONE ? ALONE : ADDED);
 }
 
 /* What a thread does until nothing is left. */
@@ -513,7 +532,8 @@ static void run(void *arg, unsigned thread)
         yk_copies_end(&t->copies, j->work->hot, j->sweep);
 }
 
-static yk_code make_sweepers(struct yk_work *w, const struct yk_sweep *s, bool copies, struct yk_error *e)
+static yk_code make_sweepers(struct yk_work *w, const struct yk_sweep *s, bool copies,
+                             struct yk_error *e)
 {
     yk_code rc = YK_OK;
     if (w->sweeper == NULL && (w->sweeper = calloc(w->threads, sizeof *w->sweeper)) == NULL)
@@ -563,20 +583,23 @@ yk_code yk_logreg_sweep(struct yk_work *w, struct yk_sweep *s, struct yk_error *
     unsigned threads = s->lazy ? 1 : w->threads;
     s->loss = 0;
     if (s->rows->features > w->model->features)
-        return yk_fail(e, YK_USAGE, "the rows have %llu features, the model %llu", (unsigned long long)s->rows->features,
+        return yk_fail(e, YK_USAGE, "the rows have %llu features, the model %llu",
+                       (unsigned long long)s->rows->features,
                        (unsigned long long)w->model->features);
     if (steps_in_all == 0)
         return YK_OK;
     yk_code rc = make_sweepers(w, s, threads > 1, e);
     if (rc != YK_OK)
         return rc;
-    struct job j = {.work = w, .sweep = s, .weight = s->w + w->model->weight, .steps = steps_in_all};
+    struct job j = {
+        .work = w, .sweep = s, .weight = s->w + w->model->weight, .steps = steps_in_all};
     j.ahead = s->slots < 2 ? AHEAD - 2 * s->slots : AHEAD / 2;
     for (unsigned v = 0; v < s->slots; v++)
         j.state[v] = s->slot[v] + w->model->weight;
     if (threads == 1)
         return run_threads(&j, 1, e);
-    uint64_t alone = w->hot->rows < ALONE_FIRST ? (ALONE_FIRST - w->hot->rows + s->batch - 1) / s->batch : 0;
+    uint64_t alone =
+        w->hot->rows < ALONE_FIRST ? (ALONE_FIRST - w->hot->rows + s->batch - 1) / s->batch : 0;
     if (steps_in_all - (alone < steps_in_all ? alone : steps_in_all) < 2 * steps_of_run(s))
         alone = steps_in_all;
     if (alone > 0) {

@@ -21,7 +21,8 @@ static void sgd(const struct yk_update *u, float *w, const float *g, float *cons
         w[i] -= u->lr * (u->scale * g[i]);
 }
 
-static void adagrad(const struct yk_update *u, float *w, const float *g, float *const *slot, size_t n)
+static void adagrad(const struct yk_update *u, float *w, const float *g, float *const *slot,
+                    size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         float d = u->scale * g[i];
@@ -33,7 +34,8 @@ static void adagrad(const struct yk_update *u, float *w, const float *g, float *
 static void ftrl(const struct yk_update *u, float *w, const float *g, float *const *slot, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        float d = u->scale * g[i], after = slot[1][i] + d * d, s = (sqrtf(after) - sqrtf(slot[1][i])) / u->lr;
+        float d = u->scale * g[i], after = slot[1][i] + d * d,
+              s = (sqrtf(after) - sqrtf(slot[1][i])) / u->lr;
         slot[0][i] += d - s * w[i];
         slot[1][i] = after;
         w[i] = -slot[0][i] / ((1 + sqrtf(after)) / u->lr);
@@ -46,8 +48,8 @@ static float shrunk(const struct yk_update *u, float w, float seen)
     return w * powf(0.999f, (float)u->step - seen);
 }
 
-static void shrink_keys(const struct yk_update *u, float *w, float *const *slot, uint32_t base, const uint32_t *key,
-                        const float *g, size_t n)
+static void shrink_keys(const struct yk_update *u, float *w, float *const *slot, uint32_t base,
+                        const uint32_t *key, const float *g, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         uint32_t k = key[i] - base;
@@ -56,8 +58,8 @@ static void shrink_keys(const struct yk_update *u, float *w, float *const *slot,
     }
 }
 
-static void shrink_read(const struct yk_update *u, const float *w, float *const *slot, uint32_t base, const uint32_t *key,
-                        float *out, size_t n)
+static void shrink_read(const struct yk_update *u, const float *w, float *const *slot,
+                        uint32_t base, const uint32_t *key, float *out, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         uint32_t k = key == NULL ? (uint32_t)i : key[i] - base;
@@ -69,8 +71,12 @@ static const struct optimizer {
     const char *name;
     unsigned slots;
     float lr;
-    void (*apply)(const struct yk_update *u, float *w, const float *g, float *const *slot, size_t n); /* NULL: lazy */
-} OPTIMIZERS[] = {{"sgd", 0, 0.02f, sgd}, {"adagrad", 1, 0.1f, adagrad}, {"ftrl", 2, 0.1f, ftrl}, {"shrink", 1, 0.02f, NULL}};
+    void (*apply)(const struct yk_update *u, float *w, const float *g, float *const *slot,
+                  size_t n); /* NULL: lazy */
+} OPTIMIZERS[] = {{"sgd", 0, 0.02f, sgd},
+                  {"adagrad", 1, 0.1f, adagrad},
+                  {"ftrl", 2, 0.1f, ftrl},
+                  {"shrink", 1, 0.02f, NULL}};
 enum { N_OPTIMIZERS = sizeof OPTIMIZERS / sizeof OPTIMIZERS[0], SLOTS = 2, THREADS = 4 };
 
 /* --- a model with its memory --- */
@@ -87,7 +93,8 @@ struct rig {
     uint64_t updates; /* of sweeps before */
 };
 
-static void rig_open(struct rig *r, struct made_how how, const struct optimizer *o, unsigned threads, const char *isa)
+static void rig_open(struct rig *r, struct made_how how, const struct optimizer *o,
+                     unsigned threads, const char *isa)
 {
     *r = (struct rig){.o = o};
     rows_make(&r->made, how);
@@ -125,11 +132,13 @@ static const struct yk_update *update(void *arg, unsigned thread, uint64_t step,
     struct rig *r = arg;
     assert_true(thread < THREADS);
     step += r->updates;
-    r->u[thread] = (struct yk_update){.lr = r->o->lr * (step < 10 ? 0.5f : 1), .scale = 1.0f / (float)rows, .step = step};
+    r->u[thread] = (struct yk_update){
+        .lr = r->o->lr * (step < 10 ? 0.5f : 1), .scale = 1.0f / (float)rows, .step = step};
     return &r->u[thread];
 }
 
-static double sweep(struct rig *r, const uint32_t *order, uint64_t first, uint64_t count, uint32_t batch)
+static double sweep(struct rig *r, const uint32_t *order, uint64_t first, uint64_t count,
+                    uint32_t batch)
 {
     struct yk_sweep s = {.rows = &r->made.rows,
                          .order = order,
@@ -152,10 +161,13 @@ static double sweep(struct rig *r, const uint32_t *order, uint64_t first, uint64
 }
 
 /* The same steps with a gradient as long as the model, one key at a time. */
-static double naive(struct rig *r, const uint32_t *order, uint64_t first, uint64_t count, uint32_t batch)
+static double naive(struct rig *r, const uint32_t *order, uint64_t first, uint64_t count,
+                    uint32_t batch)
 {
-    size_t bias = yk_params_find(&r->layout, "logreg.bias")->at, weight = yk_params_find(&r->layout, "logreg.weight")->at;
-    float *grad = calloc(r->layout.count, sizeof *grad), *seen = calloc(r->layout.count, sizeof *seen);
+    size_t bias = yk_params_find(&r->layout, "logreg.bias")->at,
+           weight = yk_params_find(&r->layout, "logreg.weight")->at;
+    float *grad = calloc(r->layout.count, sizeof *grad),
+          *seen = calloc(r->layout.count, sizeof *seen);
     bool *touched = calloc(r->layout.count, 1);
     double loss = 0;
     assert_true(grad != NULL && seen != NULL && touched != NULL);
@@ -170,9 +182,10 @@ static double naive(struct rig *r, const uint32_t *order, uint64_t first, uint64
         touched[bias] = true;
         for (uint64_t i = from; i < to; i++) {
             struct yk_row row = yk_row_at(&r->made.rows, order == NULL ? first + i : order[i]);
-            const struct yk_logreg_row one = {.weights = {.w = seen + weight, .at = row.key, .n = row.n, .bias = seen[bias]},
-                                              .x = row.value,
-                                              .label = row.label};
+            const struct yk_logreg_row one = {
+                .weights = {.w = seen + weight, .at = row.key, .n = row.n, .bias = seen[bias]},
+                .x = row.value,
+                .label = row.label};
             struct yk_logit at = r->kernels->logreg(&one);
             loss += (double)at.loss;
             grad[bias] += at.g;
@@ -205,7 +218,8 @@ static void ready(struct yk_sink *s, size_t lo, size_t hi)
 static double by_slots(struct rig *r, const uint32_t *order, uint64_t count, uint32_t batch)
 {
     size_t room = r->layout.count + 1;
-    float *value = yk_floats(room), *grad = yk_floats(room), *slot[SLOTS] = {yk_floats(room), yk_floats(room)};
+    float *value = yk_floats(room), *grad = yk_floats(room),
+          *slot[SLOTS] = {yk_floats(room), yk_floats(room)};
     double loss = 0;
     assert_true(value != NULL && grad != NULL && slot[0] != NULL && slot[1] != NULL);
     for (uint64_t from = 0, step = 0; from < count; from += batch, step++) {
@@ -254,7 +268,8 @@ static struct kept keep(const struct rig *r)
 static void same_as(const struct rig *r, struct kept *k)
 {
     for (unsigned v = 0; v <= SLOTS; v++) {
-        assert_memory_equal(k->v[v], v == 0 ? r->w : r->slot[v - 1], r->layout.count * sizeof(float));
+        assert_memory_equal(k->v[v], v == 0 ? r->w : r->slot[v - 1],
+                            r->layout.count * sizeof(float));
         free(k->v[v]);
     }
 }
@@ -269,8 +284,8 @@ static void test_bits(void **state)
             uint32_t order[700];
             struct yk_rng rng;
             rig_open(&r,
-                     (struct made_how){700, 300, 25, .values = form & 1, .repeat = form & 2, .skew = 2, .seed = form + 10,
-                                       .exactly = form == 3},
+                     (struct made_how){700, 300, 25, .values = form & 1, .repeat = form & 2,
+                                       .skew = 2, .seed = form + 10, .exactly = form == 3},
                      &OPTIMIZERS[o], 1, form == 0 ? "plain" : "auto");
             yk_rng_init(&rng, form, 1, 1, 1);
             for (uint32_t i = 0; i < 700; i++)
@@ -279,11 +294,15 @@ static void test_bits(void **state)
                 double loss, expected;
                 struct kept k;
                 rig_zero(&r); /* the order of the file, in two sweeps */
-                expected = naive(&r, NULL, 5, 10 * (uint64_t)BATCH[b] < 600 ? 10 * (uint64_t)BATCH[b] : 600, BATCH[b]);
+                expected =
+                    naive(&r, NULL, 5,
+                          10 * (uint64_t)BATCH[b] < 600 ? 10 * (uint64_t)BATCH[b] : 600, BATCH[b]);
                 expected += naive(&r, NULL, 3, 77, BATCH[b]);
                 k = keep(&r);
                 rig_zero(&r);
-                loss = sweep(&r, NULL, 5, 10 * (uint64_t)BATCH[b] < 600 ? 10 * (uint64_t)BATCH[b] : 600, BATCH[b]);
+                loss =
+                    sweep(&r, NULL, 5,
+                          10 * (uint64_t)BATCH[b] < 600 ? 10 * (uint64_t)BATCH[b] : 600, BATCH[b]);
                 loss += sweep(&r, NULL, 3, 77, BATCH[b]);
                 same_as(&r, &k);
                 assert_true(loss == expected && loss > 0);
@@ -310,8 +329,10 @@ static void test_growing(void **state)
 {
     (void)state;
     struct rig r;
-    rig_open(&r, (struct made_how){40, 100000, 3000, .values = true, .repeat = true, .skew = 1, .seed = 8}, &OPTIMIZERS[1], 1,
-             "auto");
+    rig_open(
+        &r,
+        (struct made_how){40, 100000, 3000, .values = true, .repeat = true, .skew = 1, .seed = 8},
+        &OPTIMIZERS[1], 1, "auto");
     for (uint32_t batch = 1; batch <= 16; batch *= 4) {
         rig_zero(&r);
         double expected = naive(&r, NULL, 0, 40, batch);
@@ -331,7 +352,13 @@ static void test_refuses(void **state)
     struct yk_error e;
     rig_open(&r, (struct made_how){10, 50, 5, .skew = 1, .seed = 8}, &OPTIMIZERS[0], 1, "auto");
     r.made.rows.features = 51;
-    struct yk_sweep s = {.rows = &r.made.rows, .count = 10, .batch = 1, .w = r.w, .apply = sgd, .update = update, .arg = &r};
+    struct yk_sweep s = {.rows = &r.made.rows,
+                         .count = 10,
+                         .batch = 1,
+                         .w = r.w,
+                         .apply = sgd,
+                         .update = update,
+                         .arg = &r};
     assert_int_equal(ops->sweep(r.work, &s, &e), YK_USAGE);
     assert_non_null(strstr(e.text, "51"));
     rig_close(&r);
@@ -354,7 +381,9 @@ static void test_threads(void **state)
             double loss[THREADS + 1], half[THREADS + 1];
             for (unsigned threads = 1; threads <= THREADS; threads *= 2) {
                 struct rig r;
-                rig_open(&r, (struct made_how){ROWS, F, 20, .values = b == 1, .repeat = o == 2, .skew = 6, .seed = 77},
+                rig_open(&r,
+                         (struct made_how){ROWS, F, 20, .values = b == 1, .repeat = o == 2,
+                                           .skew = 6, .seed = 77},
                          &OPTIMIZERS[o], threads, "auto");
                 loss[threads] = sweep(&r, NULL, 0, ROWS / 2, BATCH[b]) / ROWS;
                 half[threads] = sweep(&r, NULL, ROWS / 2, ROWS / 2, BATCH[b]) / ROWS * 2;
@@ -365,8 +394,8 @@ static void test_threads(void **state)
             }
             assert_true(half[1] < (b < 2 ? 0.685 : 0.6931)); /* something was learned, */
             if (fabs(half[2] / half[1] - 1) > near || fabs(loss[2] / loss[1] - 1) > near)
-                fail_msg("%s, batch %u: two threads %g, second half %g; one %g, %g", OPTIMIZERS[o].name, BATCH[b], loss[2],
-                         half[2], loss[1], half[1]);
+                fail_msg("%s, batch %u: two threads %g, second half %g; one %g, %g",
+                         OPTIMIZERS[o].name, BATCH[b], loss[2], half[2], loss[1], half[1]);
             assert_true(fabs(half[4] - half[1]) < 0.02 * half[1]);
         }
 }
@@ -378,7 +407,8 @@ static void test_hot(void **state)
     (void)state;
     enum { ROWS = 20000 };
     struct rig r;
-    rig_open(&r, (struct made_how){ROWS, 5000, 20, .skew = 6, .seed = 77}, &OPTIMIZERS[1], 2, "auto");
+    rig_open(&r, (struct made_how){ROWS, 5000, 20, .skew = 6, .seed = 77}, &OPTIMIZERS[1], 2,
+             "auto");
     sweep(&r, NULL, 0, 1, 1);
     assert_in_range(r.work->hot->n, 100, YK_HOT_MAX);
     assert_int_equal(r.work->hot->rows, 1);

@@ -50,7 +50,8 @@ static void rig_close(struct rig *r)
  * parameters. */
 static double naive(const struct rig *r, const struct yk_batch *b, const float *flat, double *grad)
 {
-    size_t bias = yk_params_find(&r->params, "logreg.bias")->at, weight = yk_params_find(&r->params, "logreg.weight")->at;
+    size_t bias = yk_params_find(&r->params, "logreg.bias")->at,
+           weight = yk_params_find(&r->params, "logreg.weight")->at;
     double loss = 0;
     for (uint32_t i = 0; i < b->n; i++) {
         struct yk_row row = yk_row_at(b->set->sparse, b->row[i]);
@@ -74,7 +75,8 @@ static int by_number(const void *a, const void *b)
 }
 
 /* The keys of all shards by sorting everything. */
-static uint32_t naive_keys(const struct rig *r, const struct yk_batch *shard, uint32_t shards, uint32_t **out)
+static uint32_t naive_keys(const struct rig *r, const struct yk_batch *shard, uint32_t shards,
+                           uint32_t **out)
 {
     uint32_t n = 1, distinct = 0, *key = malloc((r->made.rows.entries * shards + 1) * sizeof *key);
     assert_non_null(key);
@@ -84,7 +86,8 @@ static uint32_t naive_keys(const struct rig *r, const struct yk_batch *shard, ui
             struct yk_row row = yk_row_at(shard[s].set->sparse, shard[s].row[i]);
             for (uint32_t k = 0; k < row.n; k++)
                 if (row.key[k] < r->made.set.features)
-                    key[n++] = (uint32_t)yk_params_find(&r->params, "logreg.weight")->at + row.key[k];
+                    key[n++] =
+                        (uint32_t)yk_params_find(&r->params, "logreg.weight")->at + row.key[k];
         }
     qsort(key, n, sizeof *key, by_number);
     for (uint32_t i = 0; i < n; i++)
@@ -115,7 +118,8 @@ static void check_task(struct rig *r, unsigned which, const struct yk_batch *sha
             sink.grad[i] = 1e9f; /* what an earlier step may have left */
         sink.grad[n] = 0;
         ops->choose(r->work, which, s);
-        double loss = ops->step(r->work, &slots, &shard[s], &sink), right = naive(r, &shard[s], r->flat, grad);
+        double loss = ops->step(r->work, &slots, &shard[s], &sink),
+               right = naive(r, &shard[s], r->flat, grad);
         assert_true(fabs(loss - right) <= 1e-5 * (right + 1));
         assert_true(sink.grad[n] == 1);
         for (uint32_t i = 0; i < n; i++) {
@@ -135,7 +139,10 @@ static void test_slots(void **state)
     for (unsigned k = 0; k < 3; k++) {
         static const char *const ISA[] = {"plain", "auto", "auto"};
         struct rig r;
-        rig_open(&r, (struct made_how){300, 500, 40, .values = k != 1, .repeat = k > 0, .skew = 2, .seed = k + 1}, ISA[k]);
+        rig_open(&r,
+                 (struct made_how){300, 500, 40, .values = k != 1, .repeat = k > 0, .skew = 2,
+                                   .seed = k + 1},
+                 ISA[k]);
         uint32_t row[300];
         struct yk_rng rng;
         yk_rng_init(&rng, k, 5, 0, 0);
@@ -160,7 +167,10 @@ static void test_many_keys(void **state)
 {
     (void)state;
     struct rig r;
-    rig_open(&r, (struct made_how){3000, 400000, 60, .values = true, .repeat = true, .skew = 1, .seed = 4}, "auto");
+    rig_open(
+        &r,
+        (struct made_how){3000, 400000, 60, .values = true, .repeat = true, .skew = 1, .seed = 4},
+        "auto");
     uint32_t *row = malloc(3000 * sizeof *row);
     assert_non_null(row);
     for (uint32_t i = 0; i < 3000; i++)
@@ -177,11 +187,14 @@ static void test_two_plans(void **state)
 {
     (void)state;
     struct rig r;
-    rig_open(&r, (struct made_how){64, 100, 20, .values = true, .repeat = true, .skew = 1, .seed = 9}, "auto");
+    rig_open(&r,
+             (struct made_how){64, 100, 20, .values = true, .repeat = true, .skew = 1, .seed = 9},
+             "auto");
     uint32_t row[64];
     for (uint32_t i = 0; i < 64; i++)
         row[i] = i;
-    const struct yk_batch a = {.set = &r.made.set, .n = 10, .row = row}, b = {.set = &r.made.set, .n = 54, .row = row + 10};
+    const struct yk_batch a = {.set = &r.made.set, .n = 10, .row = row},
+                          b = {.set = &r.made.set, .n = 54, .row = row + 10};
     struct yk_keys ka, kb;
     assert_int_equal(ops->keys(r.work, 0, &a, 1, &ka, NULL), YK_OK);
     ops->choose(r.work, 0, 0);
@@ -203,7 +216,8 @@ static void test_finite_differences(void **state)
     (void)state;
     struct rig r;
     enum { N = 20, F = 15 };
-    rig_open(&r, (struct made_how){N, F, 8, .values = true, .repeat = true, .skew = 1, .seed = 21}, "auto");
+    rig_open(&r, (struct made_how){N, F, 8, .values = true, .repeat = true, .skew = 1, .seed = 21},
+             "auto");
     uint32_t row[N];
     for (uint32_t i = 0; i < N; i++)
         row[i] = i;
@@ -239,7 +253,8 @@ static void test_unknown_keys(void **state)
     struct made_rows other;
     rig_open(&r, (struct made_how){10, 50, 10, .values = true, .skew = 1, .seed = 2}, "auto");
     for (int values = 0; values < 2; values++) {
-        rows_make(&other, (struct made_how){40, 120, 30, .values = values, .repeat = true, .skew = 1, .seed = 3});
+        rows_make(&other, (struct made_how){40, 120, 30, .values = values, .repeat = true,
+                                            .skew = 1, .seed = 3});
         uint32_t row[40], *expected;
         for (uint32_t i = 0; i < 40; i++)
             row[i] = i;
@@ -251,7 +266,8 @@ static void test_unknown_keys(void **state)
         assert_int_equal(keys.n, n);
         assert_memory_equal(keys.key, expected, n * sizeof *expected);
         struct yk_params slots = {.flat = yk_floats(n), .count = n};
-        float *known = calloc(200, sizeof *known); /* as the model would be if it had those keys, at 0 */
+        float *known =
+            calloc(200, sizeof *known); /* as the model would be if it had those keys, at 0 */
         for (uint32_t i = 0; i < n; i++)
             known[keys.key[i]] = slots.flat[i] = r.flat[keys.key[i]];
         struct yk_score score = {0};
@@ -273,7 +289,9 @@ static void test_score(void **state)
     (void)state;
     enum { N = 400 };
     struct rig r;
-    rig_open(&r, (struct made_how){N, 60, 20, .values = true, .repeat = true, .skew = 1, .seed = 31}, "auto");
+    rig_open(&r,
+             (struct made_how){N, 60, 20, .values = true, .repeat = true, .skew = 1, .seed = 31},
+             "auto");
     uint32_t row[N], correct = 0, tp = 0, fp = 0, fn = 0;
     for (uint32_t i = 0; i < N; i++)
         row[i] = i;
@@ -305,7 +323,9 @@ static void test_score(void **state)
         for (uint32_t k = 0; k < N; k++)
             if (label && !r.made.label[k]) {
                 pairs++;
-                above += prob[2 * i + 1] > prob[2 * k + 1] ? 1 : prob[2 * i + 1] == prob[2 * k + 1] ? 0.5 : 0;
+                above += prob[2 * i + 1] > prob[2 * k + 1]    ? 1
+                         : prob[2 * i + 1] == prob[2 * k + 1] ? 0.5
+                                                              : 0;
             }
     }
     assert_true(fabs(score.loss - right) <= 1e-5 * right);
@@ -314,7 +334,8 @@ static void test_score(void **state)
     assert_int_equal(score.true_positives, tp);
     assert_int_equal(score.false_positives, fp);
     assert_int_equal(score.false_negatives, fn);
-    assert_true(tp > 0 && fp > 0 && fn > 0 && yk_score_precision(&score) == (double)tp / (tp + fp) &&
+    assert_true(tp > 0 && fp > 0 && fn > 0 &&
+                yk_score_precision(&score) == (double)tp / (tp + fp) &&
                 yk_score_recall(&score) == (double)tp / (tp + fn));
     double auc = yk_score_auc(&score, &error);
     assert_true(error >= 0 && error < 5e-3); /* empty rows are ties */
@@ -351,7 +372,8 @@ static void test_huge(void **state)
 {
     (void)state;
     struct rig r;
-    rig_open(&r, (struct made_how){4, 4, 3, .exactly = true, .values = true, .skew = 1, .seed = 5}, "auto");
+    rig_open(&r, (struct made_how){4, 4, 3, .exactly = true, .values = true, .skew = 1, .seed = 5},
+             "auto");
     static const float HUGE_VALUE[] = {1e30f, -1e30f, 3e38f, 0};
     uint32_t row[4] = {0, 1, 2, 3};
     for (uint32_t i = 0; i < 4; i++)

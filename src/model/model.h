@@ -31,7 +31,8 @@ struct yk_score { /* of an evaluation, summed over batches */
     uint64_t correct;
     /* Two classes with a threshold, else 0: predicted and labelled 1, predicted only, labelled only. */
     uint64_t true_positives, false_positives, false_negatives;
-    struct yk_bins *bins; /* the caller's, zeroed at first; NULL: not wanted. Two-class models only */
+    struct yk_bins
+        *bins; /* the caller's, zeroed at first; NULL: not wanted. Two-class models only */
 };
 
 /* The area under the ROC curve: the share of pairs (label 1, label 0) in which the first has the higher score, ties counting half. Pairs
@@ -69,11 +70,12 @@ struct yk_sweep {
      * so values are read by read_keys and updated by apply_keys; otherwise values are what they are, and apply does the same as
      * apply_keys. */
     bool lazy;
-    void (*apply)(const struct yk_update *u, float *w, const float *g, float *const *slot, size_t n);
-    void (*apply_keys)(const struct yk_update *u, float *w, float *const *slot, uint32_t base, const uint32_t *key,
-                       const float *g, size_t n);
-    void (*read_keys)(const struct yk_update *u, const float *w, float *const *slot, uint32_t base, const uint32_t *key,
-                      float *out, size_t n);
+    void (*apply)(const struct yk_update *u, float *w, const float *g, float *const *slot,
+                  size_t n);
+    void (*apply_keys)(const struct yk_update *u, float *w, float *const *slot, uint32_t base,
+                       const uint32_t *key, const float *g, size_t n);
+    void (*read_keys)(const struct yk_update *u, const float *w, float *const *slot, uint32_t base,
+                      const uint32_t *key, float *out, size_t n);
     /* The update number `step` of this sweep (0 for the first), of `rows` rows: rate, scale = 1/rows, steps before it. Called once
      * a step; several threads call it at a time, each with its own number, and use what it returns until they call again. */
     const struct yk_update *(*update)(void *arg, unsigned thread, uint64_t step, uint32_t rows);
@@ -93,49 +95,56 @@ struct yk_net_how {
 struct yk_model_ops {
     const char *name;
     const char *help;
-    bool packed;                 /* wants its data without background: see yk_dataset_pack */
-    bool asks;                   /* step asks its sink for the parameters of a layer before it reads them */
-    const char *const *defaults; /* option, value, option, value, ..., NULL: used where the user says nothing */
+    bool packed; /* wants its data without background: see yk_dataset_pack */
+    bool asks;   /* step asks its sink for the parameters of a layer before it reads them */
+    const char *const
+        *defaults; /* option, value, option, value, ..., NULL: used where the user says nothing */
 
     /* A model for data of this shape. YK_USAGE names both shapes if they do not fit. */
     yk_code (*open)(struct yk_model **out, const struct yk_dataset *shape, struct yk_error *e);
     void (*close)(struct yk_model *m);
     /* Nets have this instead of open, and what their file says before defaults. `net` is the caller's, and lives as long as the model. */
-    yk_code (*open_net)(struct yk_model **out, const struct yk_net *net, const struct yk_net_how *how,
-                        const struct yk_dataset *shape, struct yk_error *e);
+    yk_code (*open_net)(struct yk_model **out, const struct yk_net *net,
+                        const struct yk_net_how *how, const struct yk_dataset *shape,
+                        struct yk_error *e);
 
     /* Lay out the parameters and give them their starting values by `seed`. Called once, before any step. */
-    yk_code (*layout)(struct yk_model *m, struct yk_params *params, uint64_t seed, struct yk_error *e);
+    yk_code (*layout)(struct yk_model *m, struct yk_params *params, uint64_t seed,
+                      struct yk_error *e);
 
     /* A worker's buffers and helper threads, on kernels of instruction set `isa` ("auto"). */
-    yk_code (*work_open)(struct yk_work **out, const struct yk_model *m, unsigned threads, const char *isa, struct yk_error *e);
+    yk_code (*work_open)(struct yk_work **out, const struct yk_model *m, unsigned threads,
+                         const char *isa, struct yk_error *e);
     void (*work_close)(struct yk_work *w);
     /* Nets, NULL for others. Choose what computes: an engine's name, "lanes:4" for one on the first layers and the other behind, or "auto" for what makes
      * a step of `batch` examples fastest, which takes a tenth of a second to find out. Between layout and the first work_open; without it works
      * take the first engine. `chosen` is the model's; `said` gets a sentence on why. */
-    yk_code (*engine)(struct yk_model *m, const struct yk_params *params, const char *name, uint32_t batch, unsigned threads,
-                      const char *isa, const char **chosen, char said[256], struct yk_error *e);
+    yk_code (*engine)(struct yk_model *m, const struct yk_params *params, const char *name,
+                      uint32_t batch, unsigned threads, const char *isa, const char **chosen,
+                      char said[256], struct yk_error *e);
     /* Nets, NULL for others. Plan for steps (`train`) or scores of up to `batch` examples, so that the first takes no longer than the others; without
      * it the first one plans. `said` gets a sentence on the plan. */
-    yk_code (*prepare)(struct yk_work *w, uint32_t batch, bool train, char said[256], struct yk_error *e);
+    yk_code (*prepare)(struct yk_work *w, uint32_t batch, bool train, char said[256],
+                       struct yk_error *e);
 
     /* Threads that a step over `batch` examples keeps busy: the rest of the machine is free for other things. */
     unsigned (*busy)(const struct yk_work *w, uint32_t batch);
 
     /* The summed loss of a batch; all gradients have passed through the sink when it returns. Allocates nothing. */
-    double (*step)(struct yk_work *w, const struct yk_params *params, const struct yk_batch *batch, struct yk_sink *sink);
+    double (*step)(struct yk_work *w, const struct yk_params *params, const struct yk_batch *batch,
+                   struct yk_sink *sink);
 
     /* Add a batch to `score`; class probabilities (n, classes) to `prob` unless it is NULL. Allocates nothing. */
-    void (*score)(struct yk_work *w, const struct yk_params *params, const struct yk_batch *batch, struct yk_score *score,
-                  float *prob);
+    void (*score)(struct yk_work *w, const struct yk_params *params, const struct yk_batch *batch,
+                  struct yk_score *score, float *prob);
 
     /* For sparse models, NULL for the others; then layout leaves params->flat NULL, all starting values being 0, and step and
      * score compute in slot space: params->flat[i], sink->grad[i] and ready(0, n) mean the slots of the plan that was last chosen. */
 
     /* Prepare plan `which` (0 or 1: one may be prepared while the other is in use) for the shards of a task: out->key is valid until the
      * plan is made again. Memory grows with the largest task, and stays. */
-    yk_code (*keys)(struct yk_work *w, unsigned which, const struct yk_batch *shard, uint32_t shards, struct yk_keys *out,
-                    struct yk_error *e);
+    yk_code (*keys)(struct yk_work *w, unsigned which, const struct yk_batch *shard,
+                    uint32_t shards, struct yk_keys *out, struct yk_error *e);
     /* The next step or score is that of shard `shard` (from 0) of plan `which`. */
     void (*choose)(struct yk_work *w, unsigned which, uint32_t shard);
     /* Train. With one thread the bits are those of the same steps in slot space, one shard each; with several, rows are dealt to
@@ -144,7 +153,8 @@ struct yk_model_ops {
     yk_code (*sweep)(struct yk_work *w, struct yk_sweep *s, struct yk_error *e);
 
     /* Write it, trained, as an ONNX graph (see onnx_net.h). NULL: it has none. */
-    yk_code (*onnx)(const struct yk_model *m, const struct yk_params *params, const char *path, struct yk_error *e);
+    yk_code (*onnx)(const struct yk_model *m, const struct yk_params *params, const char *path,
+                    struct yk_error *e);
 
     /* The graph that TensorBoard draws, for a batch of any size. */
     void (*graph)(const struct yk_model *m, struct yk_events *events);

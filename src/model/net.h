@@ -16,8 +16,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define YK_LAYER_KINDS(X)                                                                                                        \
-    X(conv) X(maxpool) X(avgpool) X(dense) X(relu) X(tanh) X(sigmoid) X(lrn) X(dropout) X(batchnorm) X(flatten) X(softmax)
+#define YK_LAYER_KINDS(X)                                                                          \
+    X(conv)                                                                                        \
+    X(maxpool) X(avgpool) X(dense) X(relu) X(tanh) X(sigmoid) X(lrn) X(dropout) X(batchnorm)       \
+        X(flatten) X(softmax)
 #define YK_LAYER_INDEX(name) YK_LAYER_##name,
 enum yk_layer_kind { YK_LAYER_KINDS(YK_LAYER_INDEX) YK_LAYER_COUNT };
 
@@ -33,8 +35,9 @@ struct yk_shape { /* of one example, between layers: channels first */
 
 struct yk_layer {
     enum yk_layer_kind kind;
-    char name[YK_NAME - 16]; /* "conv1", or as the file says; its parameters are NAME.weight and NAME.bias */
-    uint32_t line, column;   /* of the file */
+    char name[YK_NAME -
+              16]; /* "conv1", or as the file says; its parameters are NAME.weight and NAME.bias */
+    uint32_t line, column; /* of the file */
     /* Everything takes the shape that the layer before it leaves; dense takes any, read channel by channel, row by row, as flatten and
      * torch do. dense, flatten and softmax leave n x 1 x 1. */
     struct yk_shape in, out;
@@ -49,14 +52,16 @@ struct yk_layer {
     uint32_t size;
     float alpha, beta, k;
     float momentum, eps; /* batchnorm: running = momentum * running + (1 - momentum) * batch */
-    char init[12];       /* "he", "glorot", "zero" or "normal"; initial values of the weights, biases begin at `bias_start` */
+    char init
+        [12]; /* "he", "glorot", "zero" or "normal"; initial values of the weights, biases begin at `bias_start` */
     /* The file says so; else it is "he" before a relu (batchnorm, dropout, lrn and pools may stand between), "glorot" elsewhere. */
     bool init_said;
     float init_scale; /* normal: standard deviation */
     float bias_start;
 
-    uint64_t weights; /* learned numbers, biases included; batchnorm's running mean and variance are not */
-    uint64_t flops;   /* forward, one example; a multiplication and an addition count 2 */
+    uint64_t
+        weights; /* learned numbers, biases included; batchnorm's running mean and variance are not */
+    uint64_t flops; /* forward, one example; a multiplication and an addition count 2 */
 };
 
 struct yk_net {
@@ -82,13 +87,14 @@ struct yk_net {
  * a file. */
 yk_code yk_net_read(const char *what, struct yk_net *out, struct yk_error *e);
 /* `text` needs no end mark; `what` is how messages call it: "lenet.net:7:12: ...". */
-yk_code yk_net_parse(const char *what, const char *text, size_t n, struct yk_net *out, struct yk_error *e);
+yk_code yk_net_parse(const char *what, const char *text, size_t n, struct yk_net *out,
+                     struct yk_error *e);
 void yk_net_release(struct yk_net *n); /* a zeroed one is fine */
 const char *yk_layer_name(enum yk_layer_kind kind);
 
 /* YK_USAGE, with the place before the sentence. For whoever finds a fault in a net later: a setting, say. */
-yk_code yk_net_fail(struct yk_error *e, const char *what, uint32_t line, uint32_t column, const char *fmt, ...)
-    __attribute__((format(printf, 5, 6)));
+yk_code yk_net_fail(struct yk_error *e, const char *what, uint32_t line, uint32_t column,
+                    const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
 /* What yk_net_parse does last: in, out, weights and flops of every layer and of the net, starting values that the file leaves open. */
 yk_code yk_net_shape(const char *what, struct yk_net *n, struct yk_error *e);

@@ -23,7 +23,8 @@ static yk_code read_pad(struct yk_net_line *r, struct yk_layer *l)
         return rc;
     if (n == 3) {
         r->at = at;
-        return YK_LINE_FAIL(r, "pad is '%.40s': one, two or four numbers are possible", yk_next_word(r));
+        return YK_LINE_FAIL(r, "pad is '%.40s': one, two or four numbers are possible",
+                            yk_next_word(r));
     }
     if (n == 1)
         l->pad[1] = l->pad[0];
@@ -53,11 +54,14 @@ static yk_code read_init(struct yk_net_line *r, struct yk_layer *l)
 {
     const char *p = yk_next_word(r);
     if (p == NULL || !yk_choice_has("he|glorot|zero|normal", p))
-        return YK_LINE_FAIL(r, "init is '%.40s': he, glorot, zero or normal X are possible", p != NULL ? p : "");
+        return YK_LINE_FAIL(r, "init is '%.40s': he, glorot, zero or normal X are possible",
+                            p != NULL ? p : "");
     snprintf(l->init, sizeof l->init, "%s", p);
     l->init_said = true;
     r->at++;
-    return strcmp(l->init, "normal") == 0 ? yk_take_number(r, "the deviation after 'normal'", 1e-12, 1e6, &l->init_scale) : YK_OK;
+    return strcmp(l->init, "normal") == 0
+               ? yk_take_number(r, "the deviation after 'normal'", 1e-12, 1e6, &l->init_scale)
+               : YK_OK;
 }
 
 static yk_code read_alpha(struct yk_net_line *r, struct yk_layer *l)
@@ -98,10 +102,17 @@ static const struct {
     uint32_t kinds;
     yk_code (*read)(struct yk_net_line *r, struct yk_layer *l);
 } OPTIONS[] = {
-    {"stride", WINDOWS, read_stride}, {"pad", WINDOWS, read_pad},      {"groups", OF(conv), read_groups},
-    {"bias", PRODUCTS, read_bias},    {"init", PRODUCTS, read_init},   {"alpha", OF(lrn), read_alpha},
-    {"beta", OF(lrn), read_beta},     {"k", OF(lrn), read_k},          {"momentum", OF(batchnorm), read_momentum},
-    {"eps", OF(batchnorm), read_eps}, {"name", UINT32_MAX, read_name},
+    {"stride", WINDOWS, read_stride},
+    {"pad", WINDOWS, read_pad},
+    {"groups", OF(conv), read_groups},
+    {"bias", PRODUCTS, read_bias},
+    {"init", PRODUCTS, read_init},
+    {"alpha", OF(lrn), read_alpha},
+    {"beta", OF(lrn), read_beta},
+    {"k", OF(lrn), read_k},
+    {"momentum", OF(batchnorm), read_momentum},
+    {"eps", OF(batchnorm), read_eps},
+    {"name", UINT32_MAX, read_name},
 };
 enum { N_OPTIONS = sizeof OPTIONS / sizeof *OPTIONS };
 
@@ -131,7 +142,9 @@ static yk_code read_lrn(struct yk_net_line *r, struct yk_layer *l)
     yk_code rc = yk_take_size(r, "the number of channels", 1, &l->size);
     if (rc == YK_OK && l->size % 2 == 0) {
         r->at--;
-        return YK_LINE_FAIL(r, "the number of channels is %u: lrn takes an odd one, as many before as behind", l->size);
+        return YK_LINE_FAIL(
+            r, "the number of channels is %u: lrn takes an odd one, as many before as behind",
+            l->size);
     }
     return rc;
 }
@@ -142,8 +155,9 @@ static yk_code read_dropout(struct yk_net_line *r, struct yk_layer *l)
 }
 
 static yk_code (*const KINDS[YK_LAYER_COUNT])(struct yk_net_line *r, struct yk_layer *l) = {
-    [YK_LAYER_conv] = read_conv,   [YK_LAYER_maxpool] = read_window, [YK_LAYER_avgpool] = read_window,
-    [YK_LAYER_dense] = read_dense, [YK_LAYER_lrn] = read_lrn,        [YK_LAYER_dropout] = read_dropout,
+    [YK_LAYER_conv] = read_conv,      [YK_LAYER_maxpool] = read_window,
+    [YK_LAYER_avgpool] = read_window, [YK_LAYER_dense] = read_dense,
+    [YK_LAYER_lrn] = read_lrn,        [YK_LAYER_dropout] = read_dropout,
 };
 
 static yk_code unknown_option(struct yk_net_line *r, enum yk_layer_kind kind)
@@ -166,7 +180,8 @@ static yk_code read_options(struct yk_net_line *r, struct yk_layer *l)
     uint32_t seen = 0;
     while (yk_next_word(r) != NULL) {
         size_t i = 0;
-        while (i < N_OPTIONS && (strcmp(OPTIONS[i].word, yk_next_word(r)) != 0 || !(OPTIONS[i].kinds & (1u << l->kind))))
+        while (i < N_OPTIONS && (strcmp(OPTIONS[i].word, yk_next_word(r)) != 0 ||
+                                 !(OPTIONS[i].kinds & (1u << l->kind))))
             i++;
         if (i == N_OPTIONS)
             return unknown_option(r, l->kind);
@@ -181,7 +196,8 @@ static yk_code read_options(struct yk_net_line *r, struct yk_layer *l)
     return YK_OK;
 }
 
-yk_code yk_net_layer(struct yk_net_line *r, enum yk_layer_kind kind, unsigned nth, struct yk_layer *l)
+yk_code yk_net_layer(struct yk_net_line *r, enum yk_layer_kind kind, unsigned nth,
+                     struct yk_layer *l)
 {
     *l = (struct yk_layer){.kind = kind,
                            .line = r->number,

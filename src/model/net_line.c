@@ -28,7 +28,8 @@ static yk_code check_comment(const struct yk_net_line *r, const char *line, size
     json_t *j = memchr(comment, '\0', length) == NULL ? json_stringn(comment, length) : NULL;
     json_decref(j);
     return j != NULL ? YK_OK
-                     : yk_net_fail(r->e, r->what, r->number, (uint32_t)(comment - line) + 1, "the comment is not UTF-8 text");
+                     : yk_net_fail(r->e, r->what, r->number, (uint32_t)(comment - line) + 1,
+                                   "the comment is not UTF-8 text");
 }
 
 yk_code yk_line_cut(struct yk_net_line *r, const char *line, size_t n)
@@ -41,13 +42,16 @@ yk_code yk_line_cut(struct yk_net_line *r, const char *line, size_t n)
         if (c == ' ' || c == '\t' || (c == '\r' && i + 1 == n))
             continue;
         if (c < ' ' || c > '~')
-            return yk_net_fail(r->e, r->what, r->number, column, "byte 0x%02x is not part of any word", c);
+            return yk_net_fail(r->e, r->what, r->number, column,
+                               "byte 0x%02x is not part of any word", c);
         if (r->words == YK_LINE_WORDS)
-            return yk_net_fail(r->e, r->what, r->number, column, "a line has at most %d words", YK_LINE_WORDS);
+            return yk_net_fail(r->e, r->what, r->number, column, "a line has at most %d words",
+                               YK_LINE_WORDS);
         while (end < n && line[end] > ' ' && line[end] <= '~' && line[end] != '#')
             end++;
         if (end - i > YK_WORD_MOST)
-            return yk_net_fail(r->e, r->what, r->number, column, "a word has %zu characters: at most %d are possible", end - i,
+            return yk_net_fail(r->e, r->what, r->number, column,
+                               "a word has %zu characters: at most %d are possible", end - i,
                                YK_WORD_MOST);
         memcpy(r->word[r->words].text, line + i, end - i);
         r->word[r->words].text[end - i] = '\0';
@@ -57,7 +61,8 @@ yk_code yk_line_cut(struct yk_net_line *r, const char *line, size_t n)
     return check_comment(r, line, n);
 }
 
-yk_code yk_take_sizes(struct yk_net_line *r, const char *of, uint32_t least, uint32_t *out, unsigned cap, unsigned *n)
+yk_code yk_take_sizes(struct yk_net_line *r, const char *of, uint32_t least, uint32_t *out,
+                      unsigned cap, unsigned *n)
 {
     const char *p = yk_next_word(r);
     if (p == NULL)
@@ -70,7 +75,8 @@ yk_code yk_take_sizes(struct yk_net_line *r, const char *of, uint32_t least, uin
         if (p == digits)
             break;
         if (v < least || v > YK_SIZE_MOST)
-            return YK_LINE_FAIL(r, "%s is '%.40s': %u to %d are possible", of, yk_next_word(r), least, YK_SIZE_MOST);
+            return YK_LINE_FAIL(r, "%s is '%.40s': %u to %d are possible", of, yk_next_word(r),
+                                least, YK_SIZE_MOST);
         out[(*n)++] = (uint32_t)v;
         if (*p == '\0') {
             r->at++;
@@ -123,15 +129,19 @@ yk_code yk_take_number(struct yk_net_line *r, const char *of, double least, doub
 
 yk_code yk_take_name(struct yk_net_line *r, const char *of, char *out, size_t cap)
 {
-    static const char LETTERS[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", OTHERS[] = "0123456789-_";
+    static const char LETTERS[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ",
+                      OTHERS[] = "0123456789-_";
     const char *p = yk_next_word(r);
     if (p == NULL)
         return YK_LINE_FAIL(r, "%s is missing", of);
     size_t n = 0;
-    for (; p[n] != '\0' && (strchr(LETTERS, p[n]) != NULL || (n > 0 && strchr(OTHERS, p[n]) != NULL)); n++)
+    for (;
+         p[n] != '\0' && (strchr(LETTERS, p[n]) != NULL || (n > 0 && strchr(OTHERS, p[n]) != NULL));
+         n++)
         ;
     if (p[n] != '\0')
-        return YK_LINE_FAIL(r, "%s is '%.40s': a letter, then letters, digits, - and _ are possible", of, p);
+        return YK_LINE_FAIL(
+            r, "%s is '%.40s': a letter, then letters, digits, - and _ are possible", of, p);
     if (n >= cap)
         return YK_LINE_FAIL(r, "%s is longer than %zu characters", of, cap - 1);
     memcpy(out, p, n + 1);

@@ -27,19 +27,27 @@ struct yk_net_line {
 yk_code yk_line_cut(struct yk_net_line *r, const char *line, size_t n);
 
 const char *yk_next_word(const struct yk_net_line *r); /* NULL at the end of the line */
-uint32_t yk_line_column(const struct yk_net_line *r);  /* of that word, or of the last one at the end */
-#define YK_LINE_FAIL(r, ...) yk_net_fail((r)->e, (r)->what, (r)->number, yk_line_column(r), __VA_ARGS__)
+uint32_t
+yk_line_column(const struct yk_net_line *r); /* of that word, or of the last one at the end */
+#define YK_LINE_FAIL(r, ...)                                                                       \
+    yk_net_fail((r)->e, (r)->what, (r)->number, yk_line_column(r), __VA_ARGS__)
 
 /* A chain of 1 to `cap` whole numbers, 28x28x1, each `least` or more; *n is how many there were. `of` is what they are called. */
-yk_code yk_take_sizes(struct yk_net_line *r, const char *of, uint32_t least, uint32_t *out, unsigned cap, unsigned *n);
+yk_code yk_take_sizes(struct yk_net_line *r, const char *of, uint32_t least, uint32_t *out,
+                      unsigned cap, unsigned *n);
 yk_code yk_take_size(struct yk_net_line *r, const char *of, uint32_t least, uint32_t *out);
-yk_code yk_take_pair(struct yk_net_line *r, const char *of, uint32_t least, uint32_t out[2]); /* 5 or 5x5 */
-bool yk_is_number(const char *text, float *out); /* as people write it: no hexadecimals, no infinities. NULL is none */
-yk_code yk_take_number(struct yk_net_line *r, const char *of, double least, double most, float *out);
+yk_code yk_take_pair(struct yk_net_line *r, const char *of, uint32_t least,
+                     uint32_t out[2]); /* 5 or 5x5 */
+bool yk_is_number(
+    const char *text,
+    float *out); /* as people write it: no hexadecimals, no infinities. NULL is none */
+yk_code yk_take_number(struct yk_net_line *r, const char *of, double least, double most,
+                       float *out);
 /* Letters, digits, - and _, a letter first: a name becomes part of a file's. */
 yk_code yk_take_name(struct yk_net_line *r, const char *of, char *out, size_t cap);
 
 /* net_layer.c: the rest of a line that begins with a layer's kind, into `l`. `nth`: of this kind, for its name. */
-yk_code yk_net_layer(struct yk_net_line *r, enum yk_layer_kind kind, unsigned nth, struct yk_layer *l);
+yk_code yk_net_layer(struct yk_net_line *r, enum yk_layer_kind kind, unsigned nth,
+                     struct yk_layer *l);
 
 #endif

@@ -44,8 +44,9 @@ static yk_code read_layer(struct reader *r, enum yk_layer_kind kind)
     yk_code rc = yk_net_layer(&r->line, kind, ++r->kinds[kind], l);
     for (unsigned i = 0; rc == YK_OK && i < net->layers; i++)
         if (strcmp(net->layer[i].name, l->name) == 0) {
-            rc = yk_net_fail(r->line.e, r->line.what, l->line, l->column, "the layer in line %u is called '%s' too",
-                             net->layer[i].line, l->name);
+            rc =
+                yk_net_fail(r->line.e, r->line.what, l->line, l->column,
+                            "the layer in line %u is called '%s' too", net->layer[i].line, l->name);
             yk_hint(r->line.e, "'name X' gives a layer another name");
         }
     if (rc == YK_OK)
@@ -94,7 +95,8 @@ static yk_code read_input(struct reader *r)
     yk_code rc = yk_take_sizes(&r->line, "the input", 1, shape, 3, &n);
     if (rc == YK_OK && n != 3) {
         r->line.at = at;
-        return FAIL(r, "the input is '%.40s', not height x width x channels, such as 28x28x1", next(r));
+        return FAIL(r, "the input is '%.40s', not height x width x channels, such as 28x28x1",
+                    next(r));
     }
     if (rc != YK_OK)
         return rc;
@@ -104,19 +106,23 @@ static yk_code read_input(struct reader *r)
         r->net->deviation[i] = 1;
     bool mean = false, deviation = false;
     while (rc == YK_OK && next(r) != NULL) {
-        bool *which = strcmp(next(r), "mean") == 0 ? &mean : strcmp(next(r), "std") == 0 ? &deviation : NULL;
+        bool *which = strcmp(next(r), "mean") == 0  ? &mean
+                      : strcmp(next(r), "std") == 0 ? &deviation
+                                                    : NULL;
         if (which == NULL)
             return FAIL(r, "input does not know '%.40s': mean and std are possible", next(r));
         if (*which)
             return FAIL(r, "'%s' stands twice in one line", next(r));
         *which = true;
-        rc = which == &mean ? read_channels(r, "mean", -1e6, r->net->mean) : read_channels(r, "std", 1e-6, r->net->deviation);
+        rc = which == &mean ? read_channels(r, "mean", -1e6, r->net->mean)
+                            : read_channels(r, "std", 1e-6, r->net->deviation);
     }
     return rc;
 }
 
 /* A pair is what the user would type after two dashes. */
-static yk_code add_setting(struct reader *r, const char *group, const char *option, const char *value)
+static yk_code add_setting(struct reader *r, const char *group, const char *option,
+                           const char *value)
 {
     struct yk_net *net = r->net;
     char *name = NULL, *copy = NULL;
@@ -178,8 +184,8 @@ static yk_code unknown_line(struct reader *r)
     if (near != NULL)
         yk_hint(r->line.e, "did you mean '%s'?", near);
     else
-        yk_hint(r->line.e,
-                "layers are conv, maxpool, avgpool, dense, relu, tanh, sigmoid, lrn, dropout, batchnorm, flatten and softmax");
+        yk_hint(r->line.e, "layers are conv, maxpool, avgpool, dense, relu, tanh, sigmoid, lrn, "
+                           "dropout, batchnorm, flatten and softmax");
     return YK_USAGE;
 }
 
@@ -226,14 +232,16 @@ static yk_code read_lines(struct reader *r, const char *text, size_t n)
     return rc;
 }
 
-yk_code yk_net_parse(const char *what, const char *text, size_t n, struct yk_net *out, struct yk_error *e)
+yk_code yk_net_parse(const char *what, const char *text, size_t n, struct yk_net *out,
+                     struct yk_error *e)
 {
     struct yk_net net = {0};
     struct reader r = {.line = {.what = what, .e = e}, .net = &net};
     yk_code rc;
     *out = net;
     if (n > FILE_MOST)
-        return yk_fail(e, YK_USAGE, "'%.200s' has %zu bytes: a net has at most %d", what, n, FILE_MOST);
+        return yk_fail(e, YK_USAGE, "'%.200s' has %zu bytes: a net has at most %d", what, n,
+                       FILE_MOST);
     net.layer = calloc(YK_NET_LAYERS, sizeof *net.layer);
     net.setting = calloc(2 * SETTINGS_MOST + 1, sizeof *net.setting);
     net.setting_line = calloc(SETTINGS_MOST, sizeof *net.setting_line);
@@ -280,8 +288,8 @@ static yk_code unknown_net(const char *what, struct yk_error *e)
     size_t n = 0, len = 0;
     char names[256] = "";
     for (; yk_net_files[n].name != NULL; n++)
-        len += (size_t)snprintf(names + len, len < sizeof names ? sizeof names - len : 0, "%s%s", n > 0 ? ", " : "",
-                                yk_net_files[n].name);
+        len += (size_t)snprintf(names + len, len < sizeof names ? sizeof names - len : 0, "%s%s",
+                                n > 0 ? ", " : "", yk_net_files[n].name);
     yk_fail(e, YK_USAGE, "there is no net '%.100s'", what);
     const char *near = yk_nearest(what, yk_net_files, n, sizeof yk_net_files[0]);
     if (near != NULL)

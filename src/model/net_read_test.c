@@ -27,34 +27,38 @@ static void test_everything(void **state)
     (void)state;
     struct yk_net n;
     struct yk_error e;
-    static const char TEXT[] = "# a comment\n"
-                               "\n"
-                               "  net every-thing_1\n"
-                               "input 16x20x3 mean 0.5 0.25 -1 std 2 # behind a line\n"
-                               "conv 8 3x5 stride 2x1 pad 1x2 groups 1 init normal 0.01 bias 0.1 name first\n"
-                               "batchnorm momentum 0.99 eps 0.001\n"
-                               "relu\n"
-                               "maxpool 2\n"
-                               "\tconv 6 3 pad 0x1x2x2 groups 2 bias none\n"
-                               "tanh\n"
-                               "avgpool 2x2 stride 1 pad 1\n"
-                               "lrn 5 alpha 1e-3 beta 0.5 k 2\n"
-                               "sigmoid\n"
-                               "flatten\n"
-                               "dropout 0.5\n"
-                               "dense 7 init zero\n"
-                               "softmax name out\n"
-                               "train batch 64 lr 0.05\n"
-                               "train biases lr 0.1 schedule staircase:0.1:30";
+    static const char TEXT[] =
+        "# a comment\n"
+        "\n"
+        "  net every-thing_1\n"
+        "input 16x20x3 mean 0.5 0.25 -1 std 2 # behind a line\n"
+        "conv 8 3x5 stride 2x1 pad 1x2 groups 1 init normal 0.01 bias 0.1 name first\n"
+        "batchnorm momentum 0.99 eps 0.001\n"
+        "relu\n"
+        "maxpool 2\n"
+        "\tconv 6 3 pad 0x1x2x2 groups 2 bias none\n"
+        "tanh\n"
+        "avgpool 2x2 stride 1 pad 1\n"
+        "lrn 5 alpha 1e-3 beta 0.5 k 2\n"
+        "sigmoid\n"
+        "flatten\n"
+        "dropout 0.5\n"
+        "dense 7 init zero\n"
+        "softmax name out\n"
+        "train batch 64 lr 0.05\n"
+        "train biases lr 0.1 schedule staircase:0.1:30";
     assert_int_equal(parse(TEXT, &n, &e), YK_OK);
     assert_string_equal(n.name, "every-thing_1");
-    assert_true(n.input.h == 16 && n.input.w == 20 && n.input.c == 3 && n.classes == 7 && n.layers == 13);
-    assert_true(n.normalized && n.mean[0] == 0.5f && n.mean[2] == -1 && n.deviation[0] == 2 && n.deviation[2] == 2);
+    assert_true(n.input.h == 16 && n.input.w == 20 && n.input.c == 3 && n.classes == 7 &&
+                n.layers == 13);
+    assert_true(n.normalized && n.mean[0] == 0.5f && n.mean[2] == -1 && n.deviation[0] == 2 &&
+                n.deviation[2] == 2);
 
     const struct yk_layer *l = n.layer;
     assert_string_equal(l[0].name, "first");
     assert_true(l[0].kind == YK_LAYER_conv && l[0].line == 5 && l[0].column == 1 && l[0].bias);
-    assert_true(l[0].kernel[0] == 3 && l[0].kernel[1] == 5 && l[0].stride[0] == 2 && l[0].stride[1] == 1);
+    assert_true(l[0].kernel[0] == 3 && l[0].kernel[1] == 5 && l[0].stride[0] == 2 &&
+                l[0].stride[1] == 1);
     assert_true(l[0].pad[0] == 1 && l[0].pad[1] == 2 && l[0].pad[2] == 1 && l[0].pad[3] == 2);
     assert_string_equal(l[0].init, "normal");
     assert_true(l[0].init_said && l[0].init_scale == 0.01f && l[0].bias_start == 0.1f);
@@ -69,7 +73,8 @@ static void test_everything(void **state)
     assert_string_equal(l[11].init, "zero");
     assert_string_equal(l[12].name, "out");
 
-    static const char *const SETTINGS[] = {"batch", "64", "lr", "0.05", "bias-lr", "0.1", "bias-schedule", "staircase:0.1:30"};
+    static const char *const SETTINGS[] = {
+        "batch", "64", "lr", "0.05", "bias-lr", "0.1", "bias-schedule", "staircase:0.1:30"};
     for (int i = 0; i < 8; i++)
         assert_string_equal(n.setting[i], SETTINGS[i]);
     assert_null(n.setting[8]);
@@ -85,13 +90,15 @@ static void test_line_ends(void **state)
 {
     (void)state;
     static const char *const SAME[] = {TINY "dense 2\nsoftmax\n", TINY "dense 2\nsoftmax",
-                                       "net tiny\r\ninput 4x4x1\r\ndense 2\r\nsoftmax\r\n", TINY "\tdense  2 \t\n\n\nsoftmax#",
+                                       "net tiny\r\ninput 4x4x1\r\ndense 2\r\nsoftmax\r\n",
+                                       TINY "\tdense  2 \t\n\n\nsoftmax#",
                                        "#\xc3\xa9 \x01\n" TINY "dense 2\nsoftmax # \xc3\xa9\n"};
     for (size_t i = 0; i < sizeof SAME / sizeof *SAME; i++) {
         struct yk_net n;
         struct yk_error e;
         assert_int_equal(parse(SAME[i], &n, &e), YK_OK);
-        assert_true(n.layers == 2 && n.classes == 2 && n.weights == 34 && !n.normalized && n.deviation[0] == 1);
+        assert_true(n.layers == 2 && n.classes == 2 && n.weights == 34 && !n.normalized &&
+                    n.deviation[0] == 1);
         yk_net_release(&n);
     }
 }
@@ -102,9 +109,10 @@ static void test_starting_values(void **state)
     (void)state;
     struct yk_net n;
     struct yk_error e;
-    assert_int_equal(
-        parse(TINY "conv 2 1x1\nbatchnorm\nmaxpool 2\nrelu\nconv 2 1\ntanh\ndense 3 init glorot\nrelu\ndense 2\nsoftmax", &n, &e),
-        YK_OK);
+    assert_int_equal(parse(TINY "conv 2 1x1\nbatchnorm\nmaxpool 2\nrelu\nconv 2 1\ntanh\ndense 3 "
+                                "init glorot\nrelu\ndense 2\nsoftmax",
+                           &n, &e),
+                     YK_OK);
     static const struct {
         unsigned layer;
         const char *init;
@@ -146,7 +154,8 @@ static void test_mistakes(void **state)
         {"net x\ninput 4x0x1\n", "x.net:2:7: the input is '4x0x1': 1 to 1048576"},
         {"net x\ninput -4x4x1\n", "x.net:2:7: the input is '-4x4x1'"},
         {"net x\ninput 99999999999999999999999x1x1\n", "x.net:2:7: the input is '9999"},
-        {"net x\ninput 1048576x1048576x1048576\nsoftmax\n", "x.net:3:1: 1048576x1048576x1048576 are more than 2^31 - 1 numbers"},
+        {"net x\ninput 1048576x1048576x1048576\nsoftmax\n",
+         "x.net:3:1: 1048576x1048576x1048576 are more than 2^31 - 1 numbers"},
         {TINY "input 4x4x1\n", "x.net:3:1: a second 'input' line"},
         {"net x\ninput 4x4x3 mean 1 2\n", "x.net:2:20: mean needs one number or 3"},
         {"net x\ninput 4x4x5 mean 1\n", "x.net:2:13: mean needs an input of at most 4 channels"},
@@ -178,7 +187,8 @@ static void test_mistakes(void **state)
         {TINY "dropout 1\n", "x.net:3:9: the share to drop is 1: 0 to 0.999"},
         {TINY "dropout\n", "x.net:3:1: the share to drop is missing"},
         {TINY "batchnorm eps 0\n", "x.net:3:15: eps is 0"},
-        {TINY "dense 1000000000000\n", "x.net:3:7: the number of outputs is '1000000000000': 1 to 1048576"},
+        {TINY "dense 1000000000000\n",
+         "x.net:3:7: the number of outputs is '1000000000000': 1 to 1048576"},
         {TINY "dense 1048577\n", "x.net:3:7: the number of outputs is '1048577': 1 to 1048576"},
         {TINY "train\n", "x.net:3:1: 'train' needs an option and a value"},
         {TINY "train biases\n", "x.net:3:7: 'train' needs an option and a value"},
@@ -186,18 +196,21 @@ static void test_mistakes(void **state)
         {TINY "train lr 1\ntrain batch 2 lr 3\n", "x.net:4:15: line 3 sets 'lr' already"},
         {TINY, "x.net:1:1: the last layer is not softmax"},
         {TINY "dense 2 # \xff\nsoftmax\n", "x.net:3:9: the comment is not UTF-8 text"},
-        {TINY "flatten\nsoftmax\n", "x.net:3:1: the net has nothing to learn: no conv, dense or batchnorm"},
+        {TINY "flatten\nsoftmax\n",
+         "x.net:3:1: the net has nothing to learn: no conv, dense or batchnorm"},
         {TINY "dense 2\n", "x.net:3:1: the last layer is not softmax"},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         struct yk_net n;
         struct yk_error e;
-        if (parse(CASES[i].text, &n, &e) != YK_USAGE || strncmp(e.text, CASES[i].want, strlen(CASES[i].want)) != 0)
+        if (parse(CASES[i].text, &n, &e) != YK_USAGE ||
+            strncmp(e.text, CASES[i].want, strlen(CASES[i].want)) != 0)
             fail_msg("%s\n    says '%s'\n    not  '%s'", CASES[i].text, e.text, CASES[i].want);
         assert_true(e.code == YK_USAGE && n.layer == NULL && n.setting == NULL && n.text == NULL);
     }
     struct yk_net n;
-    assert_int_equal(yk_net_parse("x.net", "net\0x", 5, &n, NULL), YK_USAGE); /* nobody wants to know why */
+    assert_int_equal(yk_net_parse("x.net", "net\0x", 5, &n, NULL),
+                     YK_USAGE); /* nobody wants to know why */
 }
 
 static void test_hints(void **state)
@@ -277,7 +290,9 @@ static void test_files(void **state)
     assert_int_equal(yk_path(path, &e, "%s/mine.net", (const char *)*state), YK_OK);
     assert_int_equal(yk_net_read(path, &n, &e), YK_USAGE);
     assert_true(e.code == YK_USAGE && strstr(e.text, "no such file") != NULL);
-    assert_int_equal(yk_file_write(path, TINY "dense 3\nsoftmax\n", strlen(TINY "dense 3\nsoftmax\n"), &e), YK_OK);
+    assert_int_equal(
+        yk_file_write(path, TINY "dense 3\nsoftmax\n", strlen(TINY "dense 3\nsoftmax\n"), &e),
+        YK_OK);
     assert_int_equal(yk_net_read(path, &n, &e), YK_OK);
     assert_int_equal(n.classes, 3);
     yk_net_release(&n);

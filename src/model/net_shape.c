@@ -29,9 +29,11 @@ struct place { /* for messages */
     struct yk_error *e;
 };
 
-#define FAIL(p, ...) yk_net_fail((p)->e, (p)->what, (p)->layer->line, (p)->layer->column, __VA_ARGS__)
+#define FAIL(p, ...)                                                                               \
+    yk_net_fail((p)->e, (p)->what, (p)->layer->line, (p)->layer->column, __VA_ARGS__)
 
-yk_code yk_net_fail(struct yk_error *e, const char *what, uint32_t line, uint32_t column, const char *fmt, ...)
+yk_code yk_net_fail(struct yk_error *e, const char *what, uint32_t line, uint32_t column,
+                    const char *fmt, ...)
 {
     char text[256];
     va_list ap;
@@ -73,11 +75,15 @@ static yk_code slide(const struct place *p, struct yk_layer *l)
     for (int d = 0; d < 2; d++) {
         uint64_t wide = (uint64_t)in[d] + l->pad[d] + l->pad[d + 2];
         if (l->pad[d] >= l->kernel[d] || l->pad[d + 2] >= l->kernel[d])
-            return FAIL(p, "%s pads by %u, which is not less than its window of %ux%u", yk_layer_name(l->kind),
-                        l->pad[d] > l->pad[d + 2] ? l->pad[d] : l->pad[d + 2], l->kernel[0], l->kernel[1]);
+            return FAIL(p, "%s pads by %u, which is not less than its window of %ux%u",
+                        yk_layer_name(l->kind),
+                        l->pad[d] > l->pad[d + 2] ? l->pad[d] : l->pad[d + 2], l->kernel[0],
+                        l->kernel[1]);
         if (l->kernel[d] > wide)
-            return FAIL(p, "%s needs an input of at least its window, %ux%u, and gets %s%s", yk_layer_name(l->kind), l->kernel[0],
-                        l->kernel[1], shape_text(l->in, shape), wide > in[d] ? " with too few zeros around it" : "");
+            return FAIL(p, "%s needs an input of at least its window, %ux%u, and gets %s%s",
+                        yk_layer_name(l->kind), l->kernel[0], l->kernel[1],
+                        shape_text(l->in, shape),
+                        wide > in[d] ? " with too few zeros around it" : "");
         out[d] = (uint32_t)((wide - l->kernel[d]) / l->stride[d] + 1);
     }
     l->out.h = out[0];
@@ -86,7 +92,8 @@ static yk_code slide(const struct place *p, struct yk_layer *l)
 }
 
 /* Parameters and operations of `rows` x `depth` weights, applied at `places`. */
-static yk_code count_product(const struct place *p, struct yk_layer *l, uint64_t rows, uint64_t depth, uint64_t places)
+static yk_code count_product(const struct place *p, struct yk_layer *l, uint64_t rows,
+                             uint64_t depth, uint64_t places)
 {
     uint64_t bias = l->bias ? rows : 0;
     if (__builtin_mul_overflow(rows, depth, &l->weights) || l->weights > WEIGHTS_MOST - bias)
@@ -101,13 +108,15 @@ static yk_code shape_conv(const struct place *p, struct yk_layer *l)
 {
     char shape[40];
     if (l->in.c % l->groups != 0 || l->out.c % l->groups != 0)
-        return FAIL(p, "conv with %u groups needs channels that they divide, and gets %s to make %u", l->groups,
-                    shape_text(l->in, shape), l->out.c);
+        return FAIL(p,
+                    "conv with %u groups needs channels that they divide, and gets %s to make %u",
+                    l->groups, shape_text(l->in, shape), l->out.c);
     yk_code rc = slide(p, l);
     if (rc == YK_OK)
         rc = check_tensor(p, l->out);
     if (rc == YK_OK && (uint64_t)l->kernel[0] * l->kernel[1] > TENSOR_MOST)
-        rc = FAIL(p, "%s has a window of %ux%u: more than 2^31 - 1 places", yk_layer_name(l->kind), l->kernel[0], l->kernel[1]);
+        rc = FAIL(p, "%s has a window of %ux%u: more than 2^31 - 1 places", yk_layer_name(l->kind),
+                  l->kernel[0], l->kernel[1]);
     if (rc != YK_OK)
         return rc;
     uint64_t window = (uint64_t)l->kernel[0] * l->kernel[1], depth;
@@ -123,7 +132,8 @@ static yk_code shape_pool(const struct place *p, struct yk_layer *l)
     if (rc == YK_OK)
         rc = check_tensor(p, l->out);
     if (rc == YK_OK && (uint64_t)l->kernel[0] * l->kernel[1] > TENSOR_MOST)
-        rc = FAIL(p, "%s has a window of %ux%u: more than 2^31 - 1 places", yk_layer_name(l->kind), l->kernel[0], l->kernel[1]);
+        rc = FAIL(p, "%s has a window of %ux%u: more than 2^31 - 1 places", yk_layer_name(l->kind),
+                  l->kernel[0], l->kernel[1]);
     if (rc != YK_OK)
         return rc;
     if (__builtin_mul_overflow((uint64_t)l->kernel[0] * l->kernel[1], numbers(l->out), &l->flops))
@@ -140,7 +150,9 @@ static yk_code shape_dense(const struct place *p, struct yk_layer *l)
 static yk_code shape_same(const struct place *p, struct yk_layer *l)
 {
     (void)p;
-    uint64_t each = l->kind == YK_LAYER_lrn ? 2 * (uint64_t)l->size + 3 : l->kind == YK_LAYER_batchnorm ? 2 : 1;
+    uint64_t each = l->kind == YK_LAYER_lrn         ? 2 * (uint64_t)l->size + 3
+                    : l->kind == YK_LAYER_batchnorm ? 2
+                                                    : 1;
     l->out = l->in;
     l->flops = l->kind == YK_LAYER_dropout ? 0 : each * numbers(l->in); /* at most 2^21 x 2^31 */
     l->weights = l->kind == YK_LAYER_batchnorm ? 2 * (uint64_t)l->in.c : 0;
@@ -158,7 +170,8 @@ static yk_code shape_softmax(const struct place *p, struct yk_layer *l)
 {
     char shape[40];
     if (l->in.h != 1 || l->in.w != 1 || l->in.c < 2 || l->in.c > YK_NET_CLASSES) {
-        FAIL(p, "softmax needs one number a class, 2 to %d of them, and gets %s", YK_NET_CLASSES, shape_text(l->in, shape));
+        FAIL(p, "softmax needs one number a class, 2 to %d of them, and gets %s", YK_NET_CLASSES,
+             shape_text(l->in, shape));
         yk_hint(p->e, "'dense N' before it gives a number to each of N classes");
         return YK_USAGE;
     }
@@ -168,10 +181,12 @@ static yk_code shape_softmax(const struct place *p, struct yk_layer *l)
 }
 
 static yk_code (*const SHAPE[YK_LAYER_COUNT])(const struct place *, struct yk_layer *) = {
-    [YK_LAYER_conv] = shape_conv,      [YK_LAYER_maxpool] = shape_pool,    [YK_LAYER_avgpool] = shape_pool,
-    [YK_LAYER_dense] = shape_dense,    [YK_LAYER_relu] = shape_same,       [YK_LAYER_tanh] = shape_same,
-    [YK_LAYER_sigmoid] = shape_same,   [YK_LAYER_lrn] = shape_same,        [YK_LAYER_dropout] = shape_same,
-    [YK_LAYER_batchnorm] = shape_same, [YK_LAYER_flatten] = shape_flatten, [YK_LAYER_softmax] = shape_softmax,
+    [YK_LAYER_conv] = shape_conv,       [YK_LAYER_maxpool] = shape_pool,
+    [YK_LAYER_avgpool] = shape_pool,    [YK_LAYER_dense] = shape_dense,
+    [YK_LAYER_relu] = shape_same,       [YK_LAYER_tanh] = shape_same,
+    [YK_LAYER_sigmoid] = shape_same,    [YK_LAYER_lrn] = shape_same,
+    [YK_LAYER_dropout] = shape_same,    [YK_LAYER_batchnorm] = shape_same,
+    [YK_LAYER_flatten] = shape_flatten, [YK_LAYER_softmax] = shape_softmax,
 };
 
 /* Weights before a relu begin larger, since it drops half of what passes. */
@@ -202,14 +217,17 @@ yk_code yk_net_shape(const char *what, struct yk_net *n, struct yk_error *e)
         struct yk_layer *l = &n->layer[i];
         struct place p = {what, l, e};
         l->in = now;
-        yk_code rc = i == 0 ? check_tensor(&p, now) : YK_OK; /* the input: those of layers are checked where they are made */
+        yk_code rc = i == 0
+                         ? check_tensor(&p, now)
+                         : YK_OK; /* the input: those of layers are checked where they are made */
         if (rc == YK_OK)
             rc = SHAPE[l->kind](&p, l);
         if (rc != YK_OK)
             return rc;
         if (l->kind == YK_LAYER_softmax && i + 1 < n->layers) {
             p.layer = &n->layer[i + 1];
-            return FAIL(&p, "'%s' stands behind softmax, which is the last layer", yk_layer_name(p.layer->kind));
+            return FAIL(&p, "'%s' stands behind softmax, which is the last layer",
+                        yk_layer_name(p.layer->kind));
         }
         if (!l->init_said)
             snprintf(l->init, sizeof l->init, "%s", meets_relu(n, i) ? "he" : "glorot");
@@ -225,12 +243,14 @@ yk_code yk_net_shape(const char *what, struct yk_net *n, struct yk_error *e)
         return yk_net_fail(e, what, line, 1, "the last layer is not softmax");
     }
     if (n->weights == 0)
-        return yk_net_fail(e, what, n->layer[0].line, 1, "the net has nothing to learn: no conv, dense or batchnorm");
+        return yk_net_fail(e, what, n->layer[0].line, 1,
+                           "the net has nothing to learn: no conv, dense or batchnorm");
     n->classes = now.c;
     return YK_OK;
 }
 
-static void view(struct yk_view *out, const struct yk_layer *l, const char *which, uint32_t ndim, const uint64_t *shape)
+static void view(struct yk_view *out, const struct yk_layer *l, const char *which, uint32_t ndim,
+                 const uint64_t *shape)
 {
     *out = (struct yk_view){.ndim = ndim};
     snprintf(out->name, sizeof out->name, "%s.%s", l->name, which);
@@ -243,7 +263,8 @@ unsigned yk_net_views(const struct yk_net *n, struct yk_view *out)
     for (unsigned i = 0; i < n->layers; i++) {
         const struct yk_layer *l = &n->layer[i];
         const uint64_t channels = l->out.c;
-        const uint64_t conv[] = {channels, l->groups > 0 ? l->in.c / l->groups : 0, l->kernel[0], l->kernel[1]};
+        const uint64_t conv[] = {channels, l->groups > 0 ? l->in.c / l->groups : 0, l->kernel[0],
+                                 l->kernel[1]};
         const uint64_t dense[] = {channels, numbers(l->in)};
         if (l->kind == YK_LAYER_conv)
             view(&out[views++], l, "weight", 4, conv);

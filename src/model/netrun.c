@@ -11,8 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PLANS = 8 };                                 /* kept at a time */
-static const size_t SCORE_BYTES = (size_t)48 << 20; /* of the largest activations, at a time, when a large batch is scored */
+enum { PLANS = 8 }; /* kept at a time */
+static const size_t SCORE_BYTES =
+    (size_t)48 << 20; /* of the largest activations, at a time, when a large batch is scored */
 static const uint32_t SCORE_MOST = 256;
 
 struct planned {
@@ -47,15 +48,18 @@ static yk_code open_shape(struct yk_model **out, const struct yk_dataset *shape,
     return yk_fail(e, YK_USAGE, "a net for '%s' needs its file", shape->name);
 }
 
-static yk_code open_net(struct yk_model **out, const struct yk_net *net, const struct yk_net_how *how,
-                        const struct yk_dataset *shape, struct yk_error *e)
+static yk_code open_net(struct yk_model **out, const struct yk_net *net,
+                        const struct yk_net_how *how, const struct yk_dataset *shape,
+                        struct yk_error *e)
 {
     const struct yk_shape in = net->input;
-    if (shape->sparse != NULL || shape->shape[0] != in.h || shape->shape[1] != in.w || shape->shape[2] != in.c ||
-        shape->classes > net->classes)
-        return yk_fail(e, YK_USAGE, "'%s' (%ux%ux%u, %u classes) does not fit the net '%s' (%ux%ux%u, %u classes)", shape->name,
-                       shape->shape[0], shape->shape[1], shape->shape[2], shape->classes, net->name, in.h, in.w, in.c,
-                       net->classes);
+    if (shape->sparse != NULL || shape->shape[0] != in.h || shape->shape[1] != in.w ||
+        shape->shape[2] != in.c || shape->classes > net->classes)
+        return yk_fail(
+            e, YK_USAGE,
+            "'%s' (%ux%ux%u, %u classes) does not fit the net '%s' (%ux%ux%u, %u classes)",
+            shape->name, shape->shape[0], shape->shape[1], shape->shape[2], shape->classes,
+            net->name, in.h, in.w, in.c, net->classes);
     struct yk_model *m = calloc(1, sizeof *m);
     struct yk_net_place *place = calloc(net->layers + 1, sizeof *place);
     if (m == NULL || place == NULL) {
@@ -94,7 +98,8 @@ void yk_net_ready(const struct yk_model *m, struct yk_sink *sink, unsigned layer
         sink->ready(sink, p->range[i].lo, p->range[i].hi);
 }
 
-double yk_net_loss(float *z, uint32_t classes, uint32_t label, float smoothing, bool grad, bool *correct)
+double yk_net_loss(float *z, uint32_t classes, uint32_t label, float smoothing, bool grad,
+                   bool *correct)
 {
     uint32_t best = 0;
     double sum = 0, all = 0, at = z[label];
@@ -139,7 +144,8 @@ static uint32_t score_images(const struct yk_net *net)
     return images < 1 ? 1 : images < SCORE_MOST ? (uint32_t)images : SCORE_MOST;
 }
 
-static yk_code work_open(struct yk_work **out, const struct yk_model *m, unsigned threads, const char *isa, struct yk_error *e)
+static yk_code work_open(struct yk_work **out, const struct yk_model *m, unsigned threads,
+                         const char *isa, struct yk_error *e)
 {
     struct yk_work *w = calloc(1, sizeof *w);
     if (w == NULL)
@@ -157,12 +163,14 @@ static yk_code work_open(struct yk_work **out, const struct yk_model *m, unsigne
 }
 
 /* The plan for `images`, made if there is none; it takes the place of the one that was not used for the longest time. */
-static yk_code plan_for(struct yk_work *w, uint32_t images, bool train, struct yk_netplan **out, struct yk_error *e)
+static yk_code plan_for(struct yk_work *w, uint32_t images, bool train, struct yk_netplan **out,
+                        struct yk_error *e)
 {
     struct planned *p = NULL, *oldest = &w->plan[0];
     for (unsigned i = 0; i < PLANS && p == NULL; i++) {
         struct planned *x = &w->plan[i];
-        if (x->plan != NULL && x->train == train && (w->model->whole && train ? x->images == images : x->images >= images))
+        if (x->plan != NULL && x->train == train &&
+            (w->model->whole && train ? x->images == images : x->images >= images))
             p = x;
         if (oldest->plan != NULL && (x->plan == NULL || x->used < oldest->used))
             oldest = x;
@@ -170,7 +178,8 @@ static yk_code plan_for(struct yk_work *w, uint32_t images, bool train, struct y
     if (p == NULL) {
         yk_netplan_close(oldest->plan);
         *oldest = (struct planned){.images = images, .train = train};
-        yk_code rc = yk_netplan_open(&oldest->plan, w->model, &w->model->choice, images, train, w->threads, w->kernels, e);
+        yk_code rc = yk_netplan_open(&oldest->plan, w->model, &w->model->choice, images, train,
+                                     w->threads, w->kernels, e);
         if (rc != YK_OK)
             return rc;
         p = oldest;
@@ -180,7 +189,8 @@ static yk_code plan_for(struct yk_work *w, uint32_t images, bool train, struct y
     return YK_OK;
 }
 
-static yk_code prepare(struct yk_work *w, uint32_t batch, bool train, char said[256], struct yk_error *e)
+static yk_code prepare(struct yk_work *w, uint32_t batch, bool train, char said[256],
+                       struct yk_error *e)
 {
     struct yk_netplan *p;
     char text[200];
@@ -202,7 +212,8 @@ static unsigned busy(const struct yk_work *w, uint32_t batch)
 
 /* --- steps and scores --- */
 
-static double step(struct yk_work *w, const struct yk_params *params, const struct yk_batch *batch, struct yk_sink *sink)
+static double step(struct yk_work *w, const struct yk_params *params, const struct yk_batch *batch,
+                   struct yk_sink *sink)
 {
     struct yk_netpass x = {.params = params, .batch = batch, .n = batch->n, .sink = sink};
     struct yk_netplan *p;
@@ -210,13 +221,16 @@ static double step(struct yk_work *w, const struct yk_params *params, const stru
         return yk_netplan_pass(p, &x);
     if (!yk_sink_need(sink, 0, w->model->count))
         return NAN;
-    memset(sink->grad, 0, w->model->count * sizeof(float)); /* no memory for a plan: a step of nothing, whose loss is no number */
+    memset(
+        sink->grad, 0,
+        w->model->count *
+            sizeof(float)); /* no memory for a plan: a step of nothing, whose loss is no number */
     sink->ready(sink, 0, w->model->count);
     return NAN;
 }
 
-static void score(struct yk_work *w, const struct yk_params *params, const struct yk_batch *batch, struct yk_score *out,
-                  float *prob)
+static void score(struct yk_work *w, const struct yk_params *params, const struct yk_batch *batch,
+                  struct yk_score *out, float *prob)
 {
     uint32_t most = batch->n < w->score_images ? batch->n : w->score_images;
     for (uint32_t at = 0; at < batch->n; at += most) {
@@ -224,7 +238,8 @@ static void score(struct yk_work *w, const struct yk_params *params, const struc
                                .batch = batch,
                                .first = at,
                                .n = batch->n - at < most ? batch->n - at : most,
-                               .prob = prob != NULL ? prob + (size_t)at * w->model->net->classes : NULL};
+                               .prob = prob != NULL ? prob + (size_t)at * w->model->net->classes
+                                                    : NULL};
         struct yk_netplan *p;
         out->loss += plan_for(w, most, false, &p, NULL) == YK_OK ? yk_netplan_pass(p, &x) : NAN;
         out->correct += x.correct;
@@ -232,9 +247,11 @@ static void score(struct yk_work *w, const struct yk_params *params, const struc
     out->examples += batch->n;
 }
 
-static const char *const DEFAULTS[] = {"batch", "64", "optimizer", "sgd", "epochs", "10", NULL}; /* where its file says nothing */
+static const char *const DEFAULTS[] = {"batch",  "64", "optimizer", "sgd",
+                                       "epochs", "10", NULL}; /* where its file says nothing */
 
-static yk_code onnx(const struct yk_model *m, const struct yk_params *params, const char *path, struct yk_error *e)
+static yk_code onnx(const struct yk_model *m, const struct yk_params *params, const char *path,
+                    struct yk_error *e)
 {
     return yk_onnx_net(path, m->net, params, e);
 }

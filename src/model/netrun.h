@@ -20,7 +20,8 @@
 /* Where a layer's parameters lie in the flat buffer. */
 struct yk_net_place {
     size_t weight, bias, mean, var; /* those that its kind has */
-    unsigned ranges;                /* what is ready when its gradients are: mostly one, the gaps behind views included */
+    unsigned
+        ranges; /* what is ready when its gradients are: mostly one, the gaps behind views included */
     struct {
         size_t lo, hi;
     } range[4];
@@ -48,23 +49,27 @@ struct yk_model {
     struct yk_net_choice choice;
     struct yk_net_place *place; /* (layers) */
     size_t count;               /* floats of a gradient buffer */
-    bool whole;                 /* has batch norm: a plan is for exactly as many images as it computes, in one share */
-    float scale[YK_NET_CHANNELS], shift[YK_NET_CHANNELS]; /* x = pixel * scale + shift, by channel */
+    bool
+        whole; /* has batch norm: a plan is for exactly as many images as it computes, in one share */
+    float scale[YK_NET_CHANNELS],
+        shift[YK_NET_CHANNELS]; /* x = pixel * scale + shift, by channel */
 };
 
 /* A pass of some images through a segment, or through all of a plan. */
 struct yk_netpass {
     const struct yk_params *params;
     const struct yk_batch *batch;
-    uint32_t first, n;    /* examples first .. first + n - 1 of the batch; n is at most the plan's images */
-    float *grad;          /* (count) flat; NULL: forward only, in inference mode */
-    struct yk_sink *sink; /* is told which gradients are complete; NULL: they are not yet, there are other shares */
-    float *prob;          /* (n, classes) unless NULL; forward only */
-    double *seconds;      /* (layers) CPU time of the first share's thread is added; NULL: nobody asks */
-    double *each;         /* (n) out: the loss of each image */
-    uint32_t correct;     /* out: images are added */
-    bool failed;          /* out: nothing can be said of the numbers, */
-    bool given_up;        /* because the sink does not want them any more */
+    uint32_t first,
+        n;       /* examples first .. first + n - 1 of the batch; n is at most the plan's images */
+    float *grad; /* (count) flat; NULL: forward only, in inference mode */
+    struct yk_sink *
+        sink; /* is told which gradients are complete; NULL: they are not yet, there are other shares */
+    float *prob;     /* (n, classes) unless NULL; forward only */
+    double *seconds; /* (layers) CPU time of the first share's thread is added; NULL: nobody asks */
+    double *each;    /* (n) out: the loss of each image */
+    uint32_t correct; /* out: images are added */
+    bool failed;      /* out: nothing can be said of the numbers, */
+    bool given_up;    /* because the sink does not want them any more */
 };
 
 /* Between two runs: activations and their gradients, (images, c, h, w). It is the memory of the engine that has it in this layout anyway. */
@@ -83,15 +88,17 @@ struct yk_engine {
     yk_code (*takes)(const struct yk_net *net, unsigned layer, struct yk_error *e);
     /* A segment for shares of up to `images`, on `threads` threads if the engine has threads. `in` and `out` are the borders, NULL at the ends of the net: an
      * engine that has memory there says so now, the others read in a pass where that is. */
-    yk_code (*open)(struct yk_net_segment **out, const struct yk_model *m, const struct yk_net_run *run, uint32_t images,
-                    bool train, unsigned threads, const struct yk_kernels *kernels, struct yk_net_border *before,
+    yk_code (*open)(struct yk_net_segment **out, const struct yk_model *m,
+                    const struct yk_net_run *run, uint32_t images, bool train, unsigned threads,
+                    const struct yk_kernels *kernels, struct yk_net_border *before,
                     struct yk_net_border *behind, struct yk_error *e);
     void (*close)(struct yk_net_segment *s); /* NULL is fine */
     /* To the border, or with the last run to the loss and its gradient. */
     void (*forward)(struct yk_net_segment *s, struct yk_netpass *x);
     /* From there back; the sink is told of every layer. */
     void (*backward)(struct yk_net_segment *s, struct yk_netpass *x);
-    size_t (*facts)(const struct yk_net_segment *s, char *text, size_t room); /* "4 reorders"; returns bytes */
+    size_t (*facts)(const struct yk_net_segment *s, char *text,
+                    size_t room); /* "4 reorders"; returns bytes */
 };
 #define YK_ENGINES(X) X(onednn) X(lanes)
 #define YK_ENGINE_DECLARE(name) extern const struct yk_engine yk_engine_##name;
@@ -101,24 +108,29 @@ YK_ENGINES(YK_ENGINE_DECLARE)
 bool yk_net_need(const struct yk_model *m, struct yk_sink *sink, unsigned layer);
 void yk_net_ready(const struct yk_model *m, struct yk_sink *sink, unsigned layer);
 /* One example: z becomes softmax(z) - target, or with `grad` false softmax(z). Returns the loss; *correct: the first largest z is the label's. */
-double yk_net_loss(float *z, uint32_t classes, uint32_t label, float smoothing, bool grad, bool *correct);
+double yk_net_loss(float *z, uint32_t classes, uint32_t label, float smoothing, bool grad,
+                   bool *correct);
 
 /* netrun_plan.c: plans for steps (`train`) or scores of at most so many images. */
 struct yk_netplan;
-yk_code yk_netplan_open(struct yk_netplan **out, const struct yk_model *m, const struct yk_net_choice *choice, uint32_t images,
-                        bool train, unsigned threads, const struct yk_kernels *kernels, struct yk_error *e);
+yk_code yk_netplan_open(struct yk_netplan **out, const struct yk_model *m,
+                        const struct yk_net_choice *choice, uint32_t images, bool train,
+                        unsigned threads, const struct yk_kernels *kernels, struct yk_error *e);
 void yk_netplan_close(struct yk_netplan *p); /* NULL is fine */
 /* The summed loss; NAN if an engine failed. `x` needs no grad and no each: the sink's and the plan's are taken. */
 double yk_netplan_pass(struct yk_netplan *p, struct yk_netpass *x);
 void yk_netplan_facts(const struct yk_netplan *p, char *text, size_t room);
 
 /* netrun_choose.c: yk_model_ops.engine */
-yk_code yk_net_choose(struct yk_model *m, const struct yk_params *params, const char *name, uint32_t batch, unsigned threads,
-                      const char *isa, const char **chosen, char said[256], struct yk_error *e);
-void yk_net_choice_init(struct yk_net_choice *c, const struct yk_net *net); /* the first engine, all layers */
+yk_code yk_net_choose(struct yk_model *m, const struct yk_params *params, const char *name,
+                      uint32_t batch, unsigned threads, const char *isa, const char **chosen,
+                      char said[256], struct yk_error *e);
+void yk_net_choice_init(struct yk_net_choice *c,
+                        const struct yk_net *net); /* the first engine, all layers */
 
 /* netrun_start.c */
-yk_code yk_net_layout(struct yk_model *m, struct yk_params *params, uint64_t seed, struct yk_error *e);
+yk_code yk_net_layout(struct yk_model *m, struct yk_params *params, uint64_t seed,
+                      struct yk_error *e);
 /* netrun_graph.c */
 void yk_net_graph(const struct yk_model *m, struct yk_events *events);
 

@@ -18,12 +18,14 @@
 
 enum { TRIALS = 20, TRIAL_IMAGES = 256 }; /* steps of a measurement, at most, and images of one */
 static const double TRIAL_SECONDS = 0.02; /* after which no further step of a measurement begins */
-static const double WORTH = 0.97;         /* a cut has to save something, or the choice would be a matter of luck */
+static const double WORTH =
+    0.97; /* a cut has to save something, or the choice would be a matter of luck */
 
 #define COLLECT(name) &yk_engine_##name,
 static const struct yk_engine *const ENGINES[] = {YK_ENGINES(COLLECT)};
 enum { ONEDNN, LANES, ENGINE_COUNT = sizeof ENGINES / sizeof ENGINES[0] };
-_Static_assert((int)ENGINE_COUNT == (int)YK_NET_RUNS, "a cut names one engine, and means the other one behind it");
+_Static_assert((int)ENGINE_COUNT == (int)YK_NET_RUNS,
+               "a cut names one engine, and means the other one behind it");
 
 /* --- names --- */
 
@@ -40,7 +42,8 @@ static void make(struct yk_net_choice *c, const struct yk_net *net, unsigned eng
         snprintf(c->name, sizeof c->name, "%s", ENGINES[engine]->name);
         return;
     }
-    c->run[c->runs++] = (struct yk_net_run){.engine = ENGINES[!engine], .from = cut, .to = net->layers};
+    c->run[c->runs++] =
+        (struct yk_net_run){.engine = ENGINES[!engine], .from = cut, .to = net->layers};
     snprintf(c->name, sizeof c->name, "%s:%u", ENGINES[engine]->name, cut);
 }
 
@@ -58,21 +61,24 @@ static bool cuts(const struct yk_net *net, unsigned cut)
     return above && below;
 }
 
-static yk_code named(struct yk_net_choice *c, const struct yk_net *net, const char *name, struct yk_error *e)
+static yk_code named(struct yk_net_choice *c, const struct yk_net *net, const char *name,
+                     struct yk_error *e)
 {
     size_t length = strcspn(name, ":");
     unsigned cut = net->layers, engine = 0;
     char more;
-    while (engine < ENGINE_COUNT &&
-           (strlen(ENGINES[engine]->name) != length || strncmp(ENGINES[engine]->name, name, length) != 0))
+    while (engine < ENGINE_COUNT && (strlen(ENGINES[engine]->name) != length ||
+                                     strncmp(ENGINES[engine]->name, name, length) != 0))
         engine++;
-    if (engine == ENGINE_COUNT || (name[length] == ':' && sscanf(name + length + 1, "%4u%c", &cut, &more) != 1)) {
+    if (engine == ENGINE_COUNT ||
+        (name[length] == ':' && sscanf(name + length + 1, "%4u%c", &cut, &more) != 1)) {
         yk_fail(e, YK_USAGE, "there is no engine '%.40s'", name);
         yk_hint(e, "auto, onednn, lanes, or one of them up to a layer, as in 'lanes:4'");
         return YK_USAGE;
     }
     if (name[length] == ':' && !cuts(net, cut))
-        return yk_fail(e, YK_USAGE, "'%s' leaves one engine without a layer of the net '%s'", name, net->name);
+        return yk_fail(e, YK_USAGE, "'%s' leaves one engine without a layer of the net '%s'", name,
+                       net->name);
     make(c, net, engine, cut);
     yk_code rc = YK_OK;
     for (unsigned i = 0; i < c->runs; i++)
@@ -101,9 +107,10 @@ struct trial {
     struct yk_sink sink;
     uint32_t *row;
     const uint8_t **image;
-    double *layer[ENGINE_COUNT]; /* (layers) least seconds of each on either engine; INFINITY: not known */
-    double *once;                /* (layers) of one pass */
-    double best;                 /* seconds of the fastest so far, */
+    double *layer
+        [ENGINE_COUNT]; /* (layers) least seconds of each on either engine; INFINITY: not known */
+    double *once;       /* (layers) of one pass */
+    double best;        /* seconds of the fastest so far, */
     struct yk_net_choice choice; /* which it is, */
     char *said;                  /* (256) and all of them in words */
     size_t used;
@@ -130,8 +137,8 @@ static yk_code trial_init(struct trial *t, uint32_t n, struct yk_error *e)
     t->image = calloc(n, sizeof *t->image);
     t->layer[0] = calloc((size_t)layers * (ENGINE_COUNT + 1), sizeof(double));
     t->sink = (struct yk_sink){.grad = yk_floats(m->count), .ready = nobody};
-    if (t->set.pixels == NULL || t->set.labels == NULL || t->row == NULL || t->image == NULL || t->layer[0] == NULL ||
-        t->sink.grad == NULL)
+    if (t->set.pixels == NULL || t->set.labels == NULL || t->row == NULL || t->image == NULL ||
+        t->layer[0] == NULL || t->sink.grad == NULL)
         return yk_fail_memory(e, features + m->count * sizeof(float));
     for (unsigned i = 1; i < ENGINE_COUNT; i++)
         t->layer[i] = t->layer[0] + (size_t)i * layers;
@@ -166,7 +173,11 @@ static void keep_layers(struct trial *t, const struct yk_net_choice *c)
 static yk_code measure(struct trial *t, const struct yk_net_choice *c, struct yk_error *e)
 {
     struct yk_netplan *plan;
-    struct yk_netpass x = {.params = t->params, .batch = &t->batch, .n = t->batch.n, .sink = &t->sink, .seconds = t->once};
+    struct yk_netpass x = {.params = t->params,
+                           .batch = &t->batch,
+                           .n = t->batch.n,
+                           .sink = &t->sink,
+                           .seconds = t->once};
     yk_code rc = yk_netplan_open(&plan, t->model, c, t->batch.n, true, t->threads, t->kernels, e);
     if (rc != YK_OK)
         return rc;
@@ -193,24 +204,27 @@ static yk_code measure(struct trial *t, const struct yk_net_choice *c, struct yk
         t->choice = *c;
     }
     if (t->used < 200)
-        t->used += (size_t)snprintf(t->said + t->used, 256 - t->used, "%s%s takes %.3f ms", t->used > 0 ? ", " : "", c->name,
-                                    least * 1e3);
+        t->used += (size_t)snprintf(t->said + t->used, 256 - t->used, "%s%s takes %.3f ms",
+                                    t->used > 0 ? ", " : "", c->name, least * 1e3);
     return YK_OK;
 }
 
 /* --- the choice --- */
 
-static bool worth_trying(const struct yk_engine *g, const struct yk_net *net, unsigned layer, double *flops)
+static bool worth_trying(const struct yk_engine *g, const struct yk_net *net, unsigned layer,
+                         double *flops)
 {
     *flops += (double)net->layer[layer].flops;
-    return *flops <= g->flops_most && (double)net->layer[layer].weights <= g->weights_most && g->takes(net, layer, NULL) == YK_OK;
+    return *flops <= g->flops_most && (double)net->layer[layer].weights <= g->weights_most &&
+           g->takes(net, layer, NULL) == YK_OK;
 }
 
 /* A cut before an activation would tear it from what does it on the way. */
 static bool good_cut(const struct yk_net *net, unsigned cut)
 {
     enum yk_layer_kind k = cut < net->layers ? net->layer[cut].kind : YK_LAYER_softmax;
-    return k != YK_LAYER_relu && k != YK_LAYER_tanh && k != YK_LAYER_sigmoid && k != YK_LAYER_flatten && cuts(net, cut);
+    return k != YK_LAYER_relu && k != YK_LAYER_tanh && k != YK_LAYER_sigmoid &&
+           k != YK_LAYER_flatten && cuts(net, cut);
 }
 
 /* The best cut by the layers' times. False: none is good enough to be tried. */
@@ -270,8 +284,9 @@ static yk_code search(struct trial *t, unsigned to, unsigned from, struct yk_err
     return rc;
 }
 
-yk_code yk_net_choose(struct yk_model *m, const struct yk_params *params, const char *name, uint32_t batch, unsigned threads,
-                      const char *isa, const char **chosen, char said[256], struct yk_error *e)
+yk_code yk_net_choose(struct yk_model *m, const struct yk_params *params, const char *name,
+                      uint32_t batch, unsigned threads, const char *isa, const char **chosen,
+                      char said[256], struct yk_error *e)
 {
     struct trial t = {.model = m, .params = params, .threads = threads, .said = said};
     said[0] = '\0';

@@ -24,14 +24,16 @@ struct yk_net_segment {
     bool channels_last;
 };
 
-static void describe(const struct yk_layer *l, const struct yk_net_place *p, const struct yk_net_how *how, uint64_t index,
-                     struct yk_dnn_layer *out)
+static void describe(const struct yk_layer *l, const struct yk_net_place *p,
+                     const struct yk_net_how *how, uint64_t index, struct yk_dnn_layer *out)
 {
     static const enum yk_dnn_kind KIND[YK_LAYER_COUNT] = {
-        [YK_LAYER_conv] = YK_DNN_CONV,       [YK_LAYER_maxpool] = YK_DNN_MAXPOOL, [YK_LAYER_avgpool] = YK_DNN_AVGPOOL,
-        [YK_LAYER_dense] = YK_DNN_DENSE,     [YK_LAYER_relu] = YK_DNN_RELU,       [YK_LAYER_tanh] = YK_DNN_TANH,
-        [YK_LAYER_sigmoid] = YK_DNN_SIGMOID, [YK_LAYER_lrn] = YK_DNN_LRN,         [YK_LAYER_dropout] = YK_DNN_DROPOUT,
-        [YK_LAYER_flatten] = YK_DNN_FLATTEN, [YK_LAYER_softmax] = YK_DNN_FLATTEN, [YK_LAYER_batchnorm] = YK_DNN_BATCHNORM,
+        [YK_LAYER_conv] = YK_DNN_CONV,       [YK_LAYER_maxpool] = YK_DNN_MAXPOOL,
+        [YK_LAYER_avgpool] = YK_DNN_AVGPOOL, [YK_LAYER_dense] = YK_DNN_DENSE,
+        [YK_LAYER_relu] = YK_DNN_RELU,       [YK_LAYER_tanh] = YK_DNN_TANH,
+        [YK_LAYER_sigmoid] = YK_DNN_SIGMOID, [YK_LAYER_lrn] = YK_DNN_LRN,
+        [YK_LAYER_dropout] = YK_DNN_DROPOUT, [YK_LAYER_flatten] = YK_DNN_FLATTEN,
+        [YK_LAYER_softmax] = YK_DNN_FLATTEN, [YK_LAYER_batchnorm] = YK_DNN_BATCHNORM,
     };
     *out = (struct yk_dnn_layer){.kind = KIND[l->kind],
                                  .name = l->name,
@@ -45,7 +47,8 @@ static void describe(const struct yk_layer *l, const struct yk_net_place *p, con
                                  .alpha = l->alpha,
                                  .beta = l->beta,
                                  .k = l->k,
-                                 .momentum = 1 - (1 - l->momentum) / (float)(how->crowd > 0 ? how->crowd : 1),
+                                 .momentum = 1 - (1 - l->momentum) /
+                                                     (float)(how->crowd > 0 ? how->crowd : 1),
                                  .eps = l->eps,
                                  .weight = p->weight,
                                  .bias_at = p->bias,
@@ -73,9 +76,11 @@ static yk_code takes(const struct yk_net *net, unsigned layer, struct yk_error *
     return YK_OK;
 }
 
-static yk_code segment_open(struct yk_net_segment **out, const struct yk_model *m, const struct yk_net_run *run, uint32_t images,
-                            bool train, unsigned threads, const struct yk_kernels *kernels, struct yk_net_border *before,
-                            struct yk_net_border *behind, struct yk_error *e)
+static yk_code segment_open(struct yk_net_segment **out, const struct yk_model *m,
+                            const struct yk_net_run *run, uint32_t images, bool train,
+                            unsigned threads, const struct yk_kernels *kernels,
+                            struct yk_net_border *before, struct yk_net_border *behind,
+                            struct yk_error *e)
 {
     yk_dnn_limit(kernels->name);
     unsigned layers = run->to - run->from;
@@ -98,7 +103,8 @@ static yk_code segment_open(struct yk_net_segment **out, const struct yk_model *
         goto out;
     }
     for (unsigned i = 0; i < layers; i++)
-        describe(&m->net->layer[run->from + i], &m->place[run->from + i], &m->how, run->from + i, &layer[i]);
+        describe(&m->net->layer[run->from + i], &m->place[run->from + i], &m->how, run->from + i,
+                 &layer[i]);
     rc = yk_dnn_open(&p->dnn, layer, layers, images, train, !p->first, threads, e);
     if (rc != YK_OK)
         goto out;
@@ -106,7 +112,8 @@ static yk_code segment_open(struct yk_net_segment **out, const struct yk_model *
     p->output = yk_dnn_output(p->dnn);
     p->grad = train ? yk_dnn_output_grad(p->dnn) : NULL;
     if (before != NULL)
-        *before = (struct yk_net_border){.value = p->input, .grad = train ? yk_dnn_input_grad(p->dnn) : NULL};
+        *before = (struct yk_net_border){.value = p->input,
+                                         .grad = train ? yk_dnn_input_grad(p->dnn) : NULL};
     if (behind != NULL)
         *behind = (struct yk_net_border){.value = p->output, .grad = p->grad};
 out:
@@ -141,7 +148,8 @@ static void load(void *arg, uint32_t i)
     }
     for (size_t k = 0; k < pixels; k++)
         for (uint32_t c = 0; c < in.c; c++)
-            to[k * in.c + c] = (float)from[k * in.c + c] * m->scale[c % YK_NET_CHANNELS] + m->shift[c % YK_NET_CHANNELS];
+            to[k * in.c + c] = (float)from[k * in.c + c] * m->scale[c % YK_NET_CHANNELS] +
+                               m->shift[c % YK_NET_CHANNELS];
 }
 
 static void lose(void *arg, uint32_t i)
@@ -151,17 +159,18 @@ static void lose(void *arg, uint32_t i)
     const struct yk_netpass *x = p->pass;
     uint32_t classes = m->net->classes;
     bool train = x->grad != NULL;
-    float *z = p->output + (size_t)i * classes, *to = train             ? p->grad + (size_t)i * classes
-                                                      : x->prob != NULL ? x->prob + (size_t)i * classes
-                                                                        : z; /* in place: nobody wants it afterwards */
+    float *z = p->output + (size_t)i * classes,
+          *to = train             ? p->grad + (size_t)i * classes
+                : x->prob != NULL ? x->prob + (size_t)i * classes
+                                  : z; /* in place: nobody wants it afterwards */
     if (i >= x->n) {
         memset(to, 0, classes * sizeof *to);
         return;
     }
     if (to != z)
         memcpy(to, z, classes * sizeof *to);
-    x->each[i] = yk_net_loss(to, classes, x->batch->set->labels[x->batch->row[x->first + i]], train ? m->how.label_smoothing : 0,
-                             train, &p->correct[i]);
+    x->each[i] = yk_net_loss(to, classes, x->batch->set->labels[x->batch->row[x->first + i]],
+                             train ? m->how.label_smoothing : 0, train, &p->correct[i]);
 }
 
 static bool layer_needs(void *arg, unsigned layer)
@@ -179,7 +188,8 @@ static void layer_done(void *arg, unsigned layer)
 }
 
 /* The images, and what of the loss is not a layer's, count with a layer all the same. */
-static void each(struct yk_net_segment *p, uint32_t n, void (*job)(void *arg, uint32_t i), unsigned layer)
+static void each(struct yk_net_segment *p, uint32_t n, void (*job)(void *arg, uint32_t i),
+                 unsigned layer)
 {
     const struct yk_netpass *x = p->pass;
     double then = x->seconds != NULL ? yk_thread_seconds() : 0;
@@ -191,16 +201,17 @@ static void each(struct yk_net_segment *p, uint32_t n, void (*job)(void *arg, ui
 static void forward(struct yk_net_segment *p, struct yk_netpass *x)
 {
     p->pass = x;
-    p->dnn_pass = (struct yk_dnn_pass){.params = x->params->flat,
-                                       .grad = x->grad,
-                                       .n = x->n,
-                                       .row = x->batch->row + x->first,
-                                       .seed = p->model->how.seed,
-                                       .epoch = x->batch->epoch,
-                                       .seconds = x->seconds != NULL ? x->seconds + p->run.from : NULL,
-                                       .need = x->sink != NULL ? layer_needs : NULL,
-                                       .done = layer_done,
-                                       .arg = p};
+    p->dnn_pass =
+        (struct yk_dnn_pass){.params = x->params->flat,
+                             .grad = x->grad,
+                             .n = x->n,
+                             .row = x->batch->row + x->first,
+                             .seed = p->model->how.seed,
+                             .epoch = x->batch->epoch,
+                             .seconds = x->seconds != NULL ? x->seconds + p->run.from : NULL,
+                             .need = x->sink != NULL ? layer_needs : NULL,
+                             .done = layer_done,
+                             .arg = p};
     if (p->first)
         each(p, p->images, load, p->run.from);
     x->failed = !yk_dnn_forward(p->dnn, &p->dnn_pass) || x->failed;
@@ -220,8 +231,8 @@ static size_t facts(const struct yk_net_segment *p, char *text, size_t room)
 {
     struct yk_dnn_facts f;
     yk_dnn_facts(p->dnn, &f);
-    snprintf(text, room, "%u primitives, %u reorders of activations and %u of weights", f.primitives, f.reorders,
-             f.weight_reorders);
+    snprintf(text, room, "%u primitives, %u reorders of activations and %u of weights",
+             f.primitives, f.reorders, f.weight_reorders);
     return f.bytes;
 }
 

@@ -15,7 +15,8 @@ struct drawing {
 };
 
 /* "layer/what", or "layer" alone. Returns its name, for those who read it. */
-static const char *add(struct drawing *d, const char *layer, const char *what, struct yk_graph_node node)
+static const char *add(struct drawing *d, const char *layer, const char *what,
+                       struct yk_graph_node node)
 {
     char *name = d->name[d->nodes];
     snprintf(name, sizeof d->name[0], what != NULL ? "%s/%s" : "%s", layer, what);
@@ -34,7 +35,8 @@ static struct yk_graph_node images(const char *op, struct yk_shape s)
     return n;
 }
 
-static const char *variable(struct drawing *d, const char *layer, const char *what, unsigned ndim, const int64_t *shape)
+static const char *variable(struct drawing *d, const char *layer, const char *what, unsigned ndim,
+                            const int64_t *shape)
 {
     struct yk_graph_node n = {.op = "VariableV2", .ndim = ndim};
     memcpy(n.shape, shape, ndim * sizeof *shape);
@@ -47,10 +49,12 @@ static void draw_product(struct drawing *d, const struct yk_layer *l)
     int64_t in = conv ? l->in.c / l->groups : (int64_t)l->in.c * l->in.h * l->in.w;
     const int64_t shape[] = {l->out.c, in, l->kernel[0], l->kernel[1]}, channels[] = {l->out.c};
     if (!conv && (l->in.h > 1 || l->in.w > 1)) {
-        struct yk_graph_node flat = {.op = "Reshape", .inputs = {d->now}, .ndim = 2, .shape = {-1, in}};
+        struct yk_graph_node flat = {
+            .op = "Reshape", .inputs = {d->now}, .ndim = 2, .shape = {-1, in}};
         d->now = add(d, l->name, "flatten", flat);
     }
-    struct yk_graph_node product = images(conv ? "Conv2D" : "MatMul", l->out), sum = images("BiasAdd", l->out);
+    struct yk_graph_node product = images(conv ? "Conv2D" : "MatMul", l->out),
+                         sum = images("BiasAdd", l->out);
     product.inputs[0] = d->now;
     product.inputs[1] = variable(d, l->name, "weight", conv ? 4 : 2, shape);
     d->now = add(d, l->name, "product", product);
@@ -96,9 +100,11 @@ void yk_net_graph(const struct yk_model *m, struct yk_events *events)
     const struct yk_net *net = m->net;
     size_t most = (size_t)net->layers * NODES_EACH + 4;
     struct drawing d = {.node = calloc(most, sizeof *d.node), .name = calloc(most, sizeof *d.name)};
-    if (d.node != NULL && d.name != NULL) { /* without memory for it the run goes on without a drawing */
+    if (d.node != NULL &&
+        d.name != NULL) { /* without memory for it the run goes on without a drawing */
         struct yk_graph_node labels = {.op = "Placeholder", .ndim = 1, .shape = {-1}};
-        struct yk_graph_node loss = {.op = "SparseSoftmaxCrossEntropyWithLogits", .ndim = 1, .shape = {-1}};
+        struct yk_graph_node loss = {
+            .op = "SparseSoftmaxCrossEntropyWithLogits", .ndim = 1, .shape = {-1}};
         struct yk_graph_node accuracy = {.op = "InTopKV2", .ndim = 1, .shape = {-1}};
         d.now = add(&d, "data", "pixels", images("Placeholder", net->input));
         loss.inputs[1] = accuracy.inputs[1] = add(&d, "data", "labels", labels);

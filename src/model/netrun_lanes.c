@@ -35,10 +35,10 @@ struct yk_net_segment {
     struct yk_net_border *before, *behind;
     size_t input;                          /* where a block's input is in its floats */
     size_t values, widest, bytes, scratch; /* values, bytes: of a block */
-    float *value;                          /* (kept, values) the outputs of all stages, and behind them the input */
-    float *back[2];                        /* gradients of one stage's output and of its input, in turns */
-    uint8_t *byte;                         /* (kept, bytes) */
-    void *room;                            /* (scratch) */
+    float *value;   /* (kept, values) the outputs of all stages, and behind them the input */
+    float *back[2]; /* gradients of one stage's output and of its input, in turns */
+    uint8_t *byte;  /* (kept, bytes) */
+    void *room;     /* (scratch) */
 };
 
 static void segment_close(struct yk_net_segment *p)
@@ -89,14 +89,17 @@ static yk_code takes(const struct yk_net *net, unsigned layer, struct yk_error *
 {
     const struct yk_layer *l = &net->layer[layer];
     if (l->kind == YK_LAYER_lrn || l->kind == YK_LAYER_batchnorm)
-        return yk_fail(e, YK_USAGE, "the engine 'lanes' has no %s, which is layer '%s'", yk_layer_name(l->kind), l->name);
+        return yk_fail(e, YK_USAGE, "the engine 'lanes' has no %s, which is layer '%s'",
+                       yk_layer_name(l->kind), l->name);
     if (layer == 0 && net->input.c > YK_NET_CHANNELS)
-        return yk_fail(e, YK_USAGE, "the engine 'lanes' takes images of at most %d channels, not %u", YK_NET_CHANNELS,
-                       net->input.c);
+        return yk_fail(e, YK_USAGE,
+                       "the engine 'lanes' takes images of at most %d channels, not %u",
+                       YK_NET_CHANNELS, net->input.c);
     if (windowed(l)) {
         struct yk_lanes_window w = window_of(l);
         if (!yk_lanes_window_fits(&w) || l->kernel[0] * l->kernel[1] > 256)
-            return yk_fail(e, YK_USAGE, "the engine 'lanes' has no such window as that of layer '%s'", l->name);
+            return yk_fail(e, YK_USAGE,
+                           "the engine 'lanes' has no such window as that of layer '%s'", l->name);
     }
     return YK_OK;
 }
@@ -107,16 +110,20 @@ static void make_stages(struct yk_net_segment *p)
     for (unsigned i = p->run.from; i < p->run.to; i++) {
         const struct yk_layer *l = &net->layer[i];
         struct stage *s = &p->stage[p->stages], *before = p->stages > 0 ? s - 1 : NULL;
-        if (l->kind == YK_LAYER_flatten || l->kind == YK_LAYER_softmax) /* nothing moves; softmax is part of the loss */
+        if (l->kind == YK_LAYER_flatten ||
+            l->kind == YK_LAYER_softmax) /* nothing moves; softmax is part of the loss */
             continue;
-        if (l->kind == YK_LAYER_relu && before != NULL && !before->relu && (learns(before) || before->kind == YK_LAYER_maxpool)) {
+        if (l->kind == YK_LAYER_relu && before != NULL && !before->relu &&
+            (learns(before) || before->kind == YK_LAYER_maxpool)) {
             before->relu = before->window.relu = true;
             continue;
         }
-        *s = (struct stage){.kind = l->kind, .layer = i, .in_n = numbers(l->in), .out_n = numbers(l->out)};
+        *s = (struct stage){
+            .kind = l->kind, .layer = i, .in_n = numbers(l->in), .out_n = numbers(l->out)};
         if (windowed(l))
             s->window = window_of(l);
-        if (l->kind == YK_LAYER_maxpool && before != NULL && before->kind == YK_LAYER_conv && before->relu) {
+        if (l->kind == YK_LAYER_maxpool && before != NULL && before->kind == YK_LAYER_conv &&
+            before->relu) {
             before->relu = before->window.relu = false;
             s->relu = s->window.relu = true;
         }
@@ -153,9 +160,11 @@ static size_t up(size_t bytes)
     return (bytes + 64) / 64 * 64; /* aligned_alloc wants a multiple, and something */
 }
 
-static yk_code segment_open(struct yk_net_segment **out, const struct yk_model *m, const struct yk_net_run *run, uint32_t images,
-                            bool train, unsigned threads, const struct yk_kernels *kernels, struct yk_net_border *before,
-                            struct yk_net_border *behind, struct yk_error *e)
+static yk_code segment_open(struct yk_net_segment **out, const struct yk_model *m,
+                            const struct yk_net_run *run, uint32_t images, bool train,
+                            unsigned threads, const struct yk_kernels *kernels,
+                            struct yk_net_border *before, struct yk_net_border *behind,
+                            struct yk_error *e)
 {
     (void)threads;
     uint32_t blocks = (images + YK_LANES - 1) / YK_LANES;
@@ -180,7 +189,9 @@ static yk_code segment_open(struct yk_net_segment **out, const struct yk_model *
         rc = takes(m->net, i, e);
     if (rc == YK_OK) {
         make_stages(p);
-        rc = p->stages > 0 ? YK_OK : yk_fail(e, YK_USAGE, "the net '%s' has nothing to compute", m->net->name);
+        rc = p->stages > 0
+                 ? YK_OK
+                 : yk_fail(e, YK_USAGE, "the net '%s' has nothing to compute", m->net->name);
     }
     if (rc == YK_OK) {
         place_stages(p);
@@ -191,7 +202,8 @@ static yk_code segment_open(struct yk_net_segment **out, const struct yk_model *
         for (unsigned k = 0; got && train && k < 2; k++)
             got = (p->back[k] = yk_floats(p->widest * YK_LANES)) != NULL;
         if (!got)
-            rc = yk_fail_memory(e, (p->values * p->kept + 2 * p->widest * YK_LANES) * sizeof(float));
+            rc =
+                yk_fail_memory(e, (p->values * p->kept + 2 * p->widest * YK_LANES) * sizeof(float));
     }
     if (rc != YK_OK)
         segment_close(p);
@@ -221,7 +233,8 @@ static struct block block_of(const struct yk_net_segment *p, struct yk_netpass *
 }
 
 /* Draw the masks of a block's images and apply them. */
-static void drop(const struct yk_net_segment *p, const struct stage *s, const struct block *b, const float *in, float *out)
+static void drop(const struct yk_net_segment *p, const struct stage *s, const struct block *b,
+                 const float *in, float *out)
 {
     const struct yk_layer *l = &p->model->net->layer[s->layer];
     const struct yk_batch *batch = b->pass->batch;
@@ -229,8 +242,8 @@ static void drop(const struct yk_net_segment *p, const struct stage *s, const st
     const float scale = 1 / (1 - l->rate);
     for (uint32_t i = 0; i < YK_LANES; i++) {
         if (i < b->n)
-            yk_dnn_mask(row, s->out_n, l->rate, p->model->how.seed, batch->epoch, batch->row[b->pass->first + b->from + i],
-                        s->layer);
+            yk_dnn_mask(row, s->out_n, l->rate, p->model->how.seed, batch->epoch,
+                        batch->row[b->pass->first + b->from + i], s->layer);
         for (size_t k = 0; k < s->out_n; k++)
             mask[k * YK_LANES + i] = i < b->n && row[k];
     }
@@ -240,10 +253,13 @@ static void drop(const struct yk_net_segment *p, const struct stage *s, const st
 
 static enum yk_lanes_point point_of(enum yk_layer_kind kind)
 {
-    return kind == YK_LAYER_relu ? YK_LANES_RELU : kind == YK_LAYER_tanh ? YK_LANES_TANH : YK_LANES_SIGMOID;
+    return kind == YK_LAYER_relu   ? YK_LANES_RELU
+           : kind == YK_LAYER_tanh ? YK_LANES_TANH
+                                   : YK_LANES_SIGMOID;
 }
 
-static void stage_forward(const struct yk_net_segment *p, const struct stage *s, const struct block *b, const float *in)
+static void stage_forward(const struct yk_net_segment *p, const struct stage *s,
+                          const struct block *b, const float *in)
 {
     const struct yk_net_place *at = &p->model->place[s->layer];
     const float *flat = b->pass->params->flat, *weight = flat + at->weight,
@@ -276,8 +292,8 @@ static void stage_forward(const struct yk_net_segment *p, const struct stage *s,
 }
 
 /* The gradient of stage s's output, `dout`, to its parameters and, unless `din` is NULL, to its input. */
-static void stage_backward(const struct yk_net_segment *p, const struct stage *s, const struct block *b, const float *in,
-                           float *dout, float *din)
+static void stage_backward(const struct yk_net_segment *p, const struct stage *s,
+                           const struct block *b, const float *in, float *dout, float *din)
 {
     const struct yk_net_place *at = &p->model->place[s->layer];
     const struct yk_layer *l = &p->model->net->layer[s->layer];
@@ -342,14 +358,16 @@ static void lose(const struct yk_net_segment *p, const struct block *b, float *g
 }
 
 /* The rows of a block at a border. Those of its empty lanes are among them: they have numbers, and no gradient. */
-static void rows_of(const struct yk_net_segment *p, const struct block *b, float *at, size_t numbers_each, float *row[YK_LANES])
+static void rows_of(const struct yk_net_segment *p, const struct block *b, float *at,
+                    size_t numbers_each, float *row[YK_LANES])
 {
     for (uint32_t i = 0; i < YK_LANES; i++)
         row[i] = b->from + i < p->images ? at + (b->from + i) * numbers_each : NULL;
 }
 
 /* A border has room for the images of the segment; behind the blocks of a pass nothing may be left. */
-static void clear_rest(const struct yk_net_segment *p, const struct yk_netpass *x, float *at, size_t numbers_each)
+static void clear_rest(const struct yk_net_segment *p, const struct yk_netpass *x, float *at,
+                       size_t numbers_each)
 {
     size_t from = ((size_t)x->n + YK_LANES - 1) / YK_LANES * YK_LANES;
     if (from < p->images)
@@ -429,13 +447,16 @@ static void forward(struct yk_net_segment *p, struct yk_netpass *x)
 {
     uint32_t blocks = (x->n + YK_LANES - 1) / YK_LANES;
     bool train = x->grad != NULL;
-    x->given_up = x->sink != NULL && !yk_sink_need(x->sink, 0, p->model->count); /* all: gradients are written from here on */
+    x->given_up =
+        x->sink != NULL &&
+        !yk_sink_need(x->sink, 0, p->model->count); /* all: gradients are written from here on */
     if (x->given_up)
         return;
     for (unsigned i = p->run.from; train && i < p->run.to; i++) {
         const struct yk_net_place *at = &p->model->place[i];
         for (unsigned k = 0; k < at->ranges; k++)
-            memset(x->grad + at->range[k].lo, 0, (at->range[k].hi - at->range[k].lo) * sizeof *x->grad);
+            memset(x->grad + at->range[k].lo, 0,
+                   (at->range[k].hi - at->range[k].lo) * sizeof *x->grad);
     }
     for (uint32_t i = 0; i < blocks; i++) {
         struct block b = block_of(p, x, i);
@@ -457,7 +478,8 @@ static void forward(struct yk_net_segment *p, struct yk_netpass *x)
 static void backward(struct yk_net_segment *p, struct yk_netpass *x)
 {
     uint32_t blocks = (x->n + YK_LANES - 1) / YK_LANES, out_n = p->stage[p->stages - 1].out_n;
-    for (uint32_t i = 0; !p->last && i < blocks; i++) { /* else each went back as soon as it had a loss */
+    for (uint32_t i = 0; !p->last && i < blocks;
+         i++) { /* else each went back as soon as it had a loss */
         struct block b = block_of(p, x, i);
         float *row[YK_LANES];
         rows_of(p, &b, p->behind->grad, out_n, row);
@@ -469,8 +491,9 @@ static void backward(struct yk_net_segment *p, struct yk_netpass *x)
 static size_t facts(const struct yk_net_segment *p, char *text, size_t room)
 {
     snprintf(text, room, "%u stages", p->stages);
-    return (p->values * p->kept + (p->back[0] != NULL ? 2 * p->widest * YK_LANES : 0)) * sizeof(float) + p->bytes * p->kept +
-           p->scratch;
+    return (p->values * p->kept + (p->back[0] != NULL ? 2 * p->widest * YK_LANES : 0)) *
+               sizeof(float) +
+           p->bytes * p->kept + p->scratch;
 }
 
 const struct yk_engine yk_engine_lanes = {.name = "lanes",

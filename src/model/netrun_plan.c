@@ -55,16 +55,18 @@ static yk_code open_share(struct yk_netplan *p, struct share *s, uint32_t images
     yk_code rc = YK_OK;
     for (unsigned i = 0; rc == YK_OK && i < p->choice.runs; i++) {
         const struct yk_net_run *r = &p->choice.run[i];
-        rc = r->engine->open(&s->segment[i], p->model, r, images, p->train, threads, kernels, i > 0 ? &s->border : NULL,
-                             i + 1 < p->choice.runs ? &s->border : NULL, e);
+        rc = r->engine->open(&s->segment[i], p->model, r, images, p->train, threads, kernels,
+                             i > 0 ? &s->border : NULL, i + 1 < p->choice.runs ? &s->border : NULL,
+                             e);
     }
     if (rc == YK_OK && p->train && s != p->share && (s->own = yk_floats(p->model->count)) == NULL)
         rc = yk_fail_memory(e, p->model->count * sizeof(float));
     return rc;
 }
 
-yk_code yk_netplan_open(struct yk_netplan **out, const struct yk_model *m, const struct yk_net_choice *choice, uint32_t images,
-                        bool train, unsigned threads, const struct yk_kernels *kernels, struct yk_error *e)
+yk_code yk_netplan_open(struct yk_netplan **out, const struct yk_model *m,
+                        const struct yk_net_choice *choice, uint32_t images, bool train,
+                        unsigned threads, const struct yk_kernels *kernels, struct yk_error *e)
 {
     uint32_t unit = 1;
     bool alone = m->whole || m->net->weights > SHARED_WEIGHTS;
@@ -84,9 +86,11 @@ yk_code yk_netplan_open(struct yk_netplan **out, const struct yk_model *m, const
     p->train = train;
     p->shares = shares;
     p->loss = calloc(images, sizeof *p->loss);
-    yk_code rc = p->loss != NULL ? yk_team_open(&p->team, shares, e) : yk_fail_memory(e, images * sizeof *p->loss);
+    yk_code rc = p->loss != NULL ? yk_team_open(&p->team, shares, e)
+                                 : yk_fail_memory(e, images * sizeof *p->loss);
     for (unsigned t = 0; rc == YK_OK && t < shares; t++)
-        rc = open_share(p, &p->share[t], each < images ? each : images, alone ? threads : 1, kernels, e);
+        rc = open_share(p, &p->share[t], each < images ? each : images, alone ? threads : 1,
+                        kernels, e);
     if (rc != YK_OK)
         yk_netplan_close(p);
     else
@@ -108,8 +112,8 @@ static void take_share(void *arg, unsigned t)
 static void add_shares(void *arg, unsigned t)
 {
     const struct yk_netplan *p = arg;
-    size_t count = p->model->count, lines = (count + LINE_FLOATS - 1) / LINE_FLOATS, lo = lines * t / p->used * LINE_FLOATS,
-           hi = lines * (t + 1) / p->used * LINE_FLOATS;
+    size_t count = p->model->count, lines = (count + LINE_FLOATS - 1) / LINE_FLOATS,
+           lo = lines * t / p->used * LINE_FLOATS, hi = lines * (t + 1) / p->used * LINE_FLOATS;
     hi = hi < count ? hi : count;
     float *restrict to = p->share[0].pass.grad;
     for (unsigned k = 1; k < p->used; k++) {
@@ -141,7 +145,8 @@ double yk_netplan_pass(struct yk_netplan *p, struct yk_netpass *x)
         s->pass.correct = 0;
         s->pass.failed = s->pass.given_up = false;
     }
-    if (x->sink != NULL && p->used > 1 && !yk_sink_need(x->sink, 0, p->model->count)) /* only this thread may ask */
+    if (x->sink != NULL && p->used > 1 &&
+        !yk_sink_need(x->sink, 0, p->model->count)) /* only this thread may ask */
         return NAN;
     yk_team_run(p->team, p->used, take_share, p);
     if (p->share[0].pass.given_up)
@@ -168,8 +173,9 @@ void yk_netplan_facts(const struct yk_netplan *p, char *text, size_t room)
         const struct yk_net_run *r = &p->choice.run[i];
         char facts[96];
         size_t bytes = r->engine->facts(p->share[0].segment[i], facts, sizeof facts);
-        used += (size_t)snprintf(text + used, room - used, "%s%s on layers %u to %u, %.1f MB, %s", i > 0 ? "; " : "",
-                                 r->engine->name, r->from + 1, r->to, (double)bytes / 1e6, facts);
+        used += (size_t)snprintf(text + used, room - used, "%s%s on layers %u to %u, %.1f MB, %s",
+                                 i > 0 ? "; " : "", r->engine->name, r->from + 1, r->to,
+                                 (double)bytes / 1e6, facts);
     }
     if (used < room && p->shares > 1)
         snprintf(text + used, room - used, "; %u threads, each its own images", p->shares);

@@ -64,7 +64,8 @@ static void fill(float *to, size_t n, float value)
         to[i] = value;
 }
 
-static void start_layer(const struct yk_layer *l, const struct yk_net_place *p, float *flat, uint64_t seed, uint64_t index)
+static void start_layer(const struct yk_layer *l, const struct yk_net_place *p, float *flat,
+                        uint64_t seed, uint64_t index)
 {
     if (l->kind == YK_LAYER_batchnorm) {
         fill(flat + p->weight, l->in.c, 1);
@@ -76,7 +77,8 @@ static void start_layer(const struct yk_layer *l, const struct yk_net_place *p, 
     bool conv = l->kind == YK_LAYER_conv;
     size_t window = conv ? (size_t)l->kernel[0] * l->kernel[1] : 1;
     size_t in = conv ? l->in.c / l->groups * window : (size_t)l->in.c * l->in.h * l->in.w;
-    struct drawing d = {.to = flat + p->weight, .count = in * l->out.c, .seed = seed, .layer = index};
+    struct drawing d = {
+        .to = flat + p->weight, .count = in * l->out.c, .seed = seed, .layer = index};
     if (strcmp(l->init, "he") == 0)
         d.deviation = sqrt(2.0 / (double)in);
     else if (strcmp(l->init, "glorot") == 0)
@@ -90,7 +92,8 @@ static void start_layer(const struct yk_layer *l, const struct yk_net_place *p, 
 }
 
 /* The view NAME.what of a layer: where it lies, and up to where the next one begins. */
-static bool find(const struct yk_params *params, const struct yk_layer *l, const char *what, struct yk_net_place *p, size_t *at)
+static bool find(const struct yk_params *params, const struct yk_layer *l, const char *what,
+                 struct yk_net_place *p, size_t *at)
 {
     char name[YK_NAME];
     snprintf(name, sizeof name, "%s.%s", l->name, what);
@@ -108,7 +111,8 @@ static bool find(const struct yk_params *params, const struct yk_layer *l, const
     return true;
 }
 
-yk_code yk_net_layout(struct yk_model *m, struct yk_params *params, uint64_t seed, struct yk_error *e)
+yk_code yk_net_layout(struct yk_model *m, struct yk_params *params, uint64_t seed,
+                      struct yk_error *e)
 {
     const struct yk_net *net = m->net;
     struct yk_view *view = calloc((size_t)net->layers * 4 + 1, sizeof *view);

@@ -22,15 +22,16 @@ static void expect_near(const char *what, double got, double want, double tolera
 static void test_start(void **state)
 {
     (void)state;
-    const char *text =
-        "net t\ninput 20x20x3\nconv 40 5x5 init he bias 0.5\ndense 200 init glorot\nrelu\ndense 100 init normal 0.01\n"
-        "batchnorm\ndense 50 init zero\nsoftmax\n";
+    const char *text = "net t\ninput 20x20x3\nconv 40 5x5 init he bias 0.5\ndense 200 init "
+                       "glorot\nrelu\ndense 100 init normal 0.01\n"
+                       "batchnorm\ndense 50 init zero\nsoftmax\n";
     struct yk_net net;
     struct yk_params p[3];
     struct yk_error e;
     struct yk_model *m[3];
     assert_int_equal(yk_net_parse("t", text, strlen(text), &net, &e), YK_OK);
-    const struct yk_dataset set = {.name = "x", .classes = 50, .shape = {20, 20, 3}, .features = 1200};
+    const struct yk_dataset set = {
+        .name = "x", .classes = 50, .shape = {20, 20, 3}, .features = 1200};
     const struct yk_net_how how = {0};
     for (unsigned i = 0; i < 3; i++) {
         assert_int_equal(OPS->open_net(&m[i], &net, &how, &set, &e), YK_OK);
@@ -41,9 +42,15 @@ static void test_start(void **state)
     const struct {
         const char *view;
         double mean, deviation;
-    } want[] = {{"conv1.weight", 0, sqrt(2.0 / 75)}, {"conv1.bias", 0.5, 0},   {"dense1.weight", 0, sqrt(2.0 / (10240 + 200))},
-                {"dense2.weight", 0, 0.01},          {"dense3.weight", 0, 0},  {"dense1.bias", 0, 0},
-                {"batchnorm1.weight", 1, 0},         {"batchnorm1.var", 1, 0}, {"batchnorm1.mean", 0, 0}};
+    } want[] = {{"conv1.weight", 0, sqrt(2.0 / 75)},
+                {"conv1.bias", 0.5, 0},
+                {"dense1.weight", 0, sqrt(2.0 / (10240 + 200))},
+                {"dense2.weight", 0, 0.01},
+                {"dense3.weight", 0, 0},
+                {"dense1.bias", 0, 0},
+                {"batchnorm1.weight", 1, 0},
+                {"batchnorm1.var", 1, 0},
+                {"batchnorm1.mean", 0, 0}};
     for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
         const struct yk_view *v = yk_params_find(&p[0], want[i].view);
         assert_non_null(v);
@@ -52,7 +59,8 @@ static void test_start(void **state)
             mean += p[0].flat[v->at + k] / (double)v->count;
         for (size_t k = 0; k < v->count; k++)
             square += pow(p[0].flat[v->at + k] - mean, 2) / (double)v->count;
-        expect_near(want[i].view, mean, want[i].mean, 1e-6 + 5 * want[i].deviation / sqrt((double)v->count));
+        expect_near(want[i].view, mean, want[i].mean,
+                    1e-6 + 5 * want[i].deviation / sqrt((double)v->count));
         expect_near(want[i].view, sqrt(square), want[i].deviation, 1e-6 + 0.05 * want[i].deviation);
     }
     for (unsigned i = 0; i < 3; i++) {
@@ -74,7 +82,8 @@ static void test_shapes(void **state)
     const struct yk_net_how how = {0};
     struct yk_dataset set = {.name = "photos", .classes = 5, .shape = {5, 3, 2}, .features = 30};
     assert_int_equal(OPS->open_net(&m, &net, &how, &set, &e), YK_USAGE);
-    assert_string_equal(e.text, "'photos' (5x3x2, 5 classes) does not fit the net 't' (3x5x2, 5 classes)");
+    assert_string_equal(e.text,
+                        "'photos' (5x3x2, 5 classes) does not fit the net 't' (3x5x2, 5 classes)");
     set.shape[0] = 3;
     set.shape[1] = 5;
     set.classes = 6;

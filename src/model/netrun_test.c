@@ -44,7 +44,8 @@ static void ready(struct yk_sink *s, size_t lo, size_t hi)
     r->last_lo = lo;
 }
 
-static void rig_open(struct rig *r, const char *text, const char *engine, unsigned threads, float smoothing)
+static void rig_open(struct rig *r, const char *text, const char *engine, unsigned threads,
+                     float smoothing)
 {
     struct yk_error e = {0};
     struct yk_rng rng;
@@ -72,11 +73,14 @@ static void rig_open(struct rig *r, const char *text, const char *engine, unsign
     const struct yk_net_how how = {.seed = 11, .label_smoothing = smoothing};
     assert_int_equal(OPS->open_net(&r->model, &r->net, &how, &r->set, &e), YK_OK);
     assert_int_equal(OPS->layout(r->model, &r->params, 5, &e), YK_OK);
-    for (size_t v = 0; v < r->params.views; v++) { /* biases and statistics too, so that nothing is zero by chance */
+    for (size_t v = 0; v < r->params.views;
+         v++) { /* biases and statistics too, so that nothing is zero by chance */
         const struct yk_view *view = &r->params.view[v];
-        bool var = strstr(view->name, ".var") != NULL, weight = strstr(view->name, ".weight") != NULL;
+        bool var = strstr(view->name, ".var") != NULL,
+             weight = strstr(view->name, ".weight") != NULL;
         for (size_t i = 0; !(weight && view->ndim > 1) && i < view->count; i++)
-            r->params.flat[view->at + i] = (float)(yk_rng_unit(&rng) - 0.5) + (var || weight ? 1 : 0);
+            r->params.flat[view->at + i] =
+                (float)(yk_rng_unit(&rng) - 0.5) + (var || weight ? 1 : 0);
     }
     const char *chosen;
     char said[256];
@@ -137,8 +141,8 @@ static size_t numbers(struct yk_shape s)
 }
 
 /* One output of a convolution or a pool. */
-static double window(const struct yk_layer *l, const float *w, const float *b, const double *in, uint32_t c, uint32_t y,
-                     uint32_t x)
+static double window(const struct yk_layer *l, const float *w, const float *b, const double *in,
+                     uint32_t c, uint32_t y, uint32_t x)
 {
     uint32_t each = l->kind == YK_LAYER_conv ? l->in.c / l->groups : 1,
              from = l->kind == YK_LAYER_conv ? c / (l->out.c / l->groups) * each : c;
@@ -146,18 +150,23 @@ static double window(const struct yk_layer *l, const float *w, const float *b, c
     for (uint32_t i = 0; i < each; i++)
         for (uint32_t ky = 0; ky < l->kernel[0]; ky++)
             for (uint32_t kx = 0; kx < l->kernel[1]; kx++) {
-                int64_t sy = (int64_t)y * l->stride[0] + ky - l->pad[0], sx = (int64_t)x * l->stride[1] + kx - l->pad[1];
+                int64_t sy = (int64_t)y * l->stride[0] + ky - l->pad[0],
+                        sx = (int64_t)x * l->stride[1] + kx - l->pad[1];
                 if (sy < 0 || sx < 0 || sy >= l->in.h || sx >= l->in.w)
                     continue;
                 double v = in[at(l->in, from + i, (uint32_t)sy, (uint32_t)sx)];
                 most = v > most ? v : most;
-                sum += l->kind == YK_LAYER_conv ? v * w[((c * each + i) * l->kernel[0] + ky) * l->kernel[1] + kx] : v;
+                sum += l->kind == YK_LAYER_conv
+                           ? v * w[((c * each + i) * l->kernel[0] + ky) * l->kernel[1] + kx]
+                           : v;
             }
-    return l->kind == YK_LAYER_maxpool ? most : l->kind == YK_LAYER_avgpool ? sum / l->kernel[0] / l->kernel[1] : sum;
+    return l->kind == YK_LAYER_maxpool   ? most
+           : l->kind == YK_LAYER_avgpool ? sum / l->kernel[0] / l->kernel[1]
+                                         : sum;
 }
 
-static void batchnorm(const struct rig *r, const struct yk_layer *l, double *const *in, double *const *out, uint32_t n,
-                      bool train)
+static void batchnorm(const struct rig *r, const struct yk_layer *l, double *const *in,
+                      double *const *out, uint32_t n, bool train)
 {
     size_t plane = (size_t)l->in.h * l->in.w;
     for (uint32_t c = 0; c < l->in.c; c++) {
@@ -174,17 +183,21 @@ static void batchnorm(const struct rig *r, const struct yk_layer *l, double *con
         }
         for (uint32_t i = 0; i < n; i++)
             for (size_t k = 0; k < plane; k++)
-                out[i][c * plane + k] =
-                    (in[i][c * plane + k] - mean) / sqrt(var + l->eps) * view_of(r, l, "weight")[c] + view_of(r, l, "bias")[c];
+                out[i][c * plane + k] = (in[i][c * plane + k] - mean) / sqrt(var + l->eps) *
+                                            view_of(r, l, "weight")[c] +
+                                        view_of(r, l, "bias")[c];
     }
 }
 
 static double point(enum yk_layer_kind kind, double x)
 {
-    return kind == YK_LAYER_relu ? (x > 0 ? x : 0) : kind == YK_LAYER_tanh ? tanh(x) : 1 / (1 + exp(-x));
+    return kind == YK_LAYER_relu   ? (x > 0 ? x : 0)
+           : kind == YK_LAYER_tanh ? tanh(x)
+                                   : 1 / (1 + exp(-x));
 }
 
-static void layer(const struct rig *r, const struct yk_layer *l, const double *in, double *out, uint32_t row, bool train)
+static void layer(const struct rig *r, const struct yk_layer *l, const double *in, double *out,
+                  uint32_t row, bool train)
 {
     size_t n_in = numbers(l->in), n_out = numbers(l->out);
     const float *w = view_of(r, l, "weight"), *b = view_of(r, l, "bias");
@@ -210,7 +223,9 @@ static void layer(const struct rig *r, const struct yk_layer *l, const double *i
                     break;
                 case YK_LAYER_lrn:
                     for (uint32_t k = 0; k < l->in.c; k++)
-                        sum += 2 * (k > c ? k - c : c - k) < l->size ? pow(in[at(l->in, k, y, x)], 2) : 0;
+                        sum += 2 * (k > c ? k - c : c - k) < l->size
+                                   ? pow(in[at(l->in, k, y, x)], 2)
+                                   : 0;
                     out[o] = in[o] / pow(l->k + l->alpha / l->size * sum, l->beta);
                     break;
                 case YK_LAYER_dropout:
@@ -230,7 +245,8 @@ static void layer(const struct rig *r, const struct yk_layer *l, const double *i
 }
 
 /* The summed loss of a batch, and the probabilities if they are wanted. */
-static double reference(const struct rig *r, const struct yk_batch *b, bool train, float smoothing, double *prob)
+static double reference(const struct rig *r, const struct yk_batch *b, bool train, float smoothing,
+                        double *prob)
 {
     double *now[ROWS], *next[ROWS], loss = 0;
     const struct yk_net *net = &r->net;
@@ -246,7 +262,8 @@ static double reference(const struct rig *r, const struct yk_batch *b, bool trai
             for (uint32_t x = 0; x < net->input.w; x++)
                 for (uint32_t c = 0; c < net->input.c; c++) {
                     double v = image[(y * net->input.w + x) * net->input.c + c] / 255.0;
-                    now[i][at(net->input, c, y, x)] = net->normalized ? (v - net->mean[c]) / net->deviation[c] : v;
+                    now[i][at(net->input, c, y, x)] =
+                        net->normalized ? (v - net->mean[c]) / net->deviation[c] : v;
                 }
     }
     for (unsigned k = 0; k < net->layers; k++) {
@@ -265,7 +282,8 @@ static double reference(const struct rig *r, const struct yk_batch *b, bool trai
         for (uint32_t c = 1; c < net->classes; c++)
             sum += exp(now[i][c]);
         for (uint32_t c = 0; c < net->classes; c++) {
-            target += now[i][c] * ((c == labels[b->row[i]] ? 1 - smoothing : 0) + smoothing / net->classes);
+            target += now[i][c] *
+                      ((c == labels[b->row[i]] ? 1 - smoothing : 0) + smoothing / net->classes);
             if (prob != NULL)
                 prob[i * net->classes + c] = exp(now[i][c]) / sum;
         }
@@ -285,7 +303,8 @@ static void expect_near(const char *what, double got, double want, double tolera
 }
 
 /* A few numbers of every view against the reference's finite differences. */
-static void check_gradients(struct rig *r, const struct yk_batch *b, float smoothing, unsigned probes)
+static void check_gradients(struct rig *r, const struct yk_batch *b, float smoothing,
+                            unsigned probes)
 {
     struct yk_rng rng;
     yk_rng_init(&rng, 9, 9, 9, 9);
@@ -314,8 +333,8 @@ static void check_gradients(struct rig *r, const struct yk_batch *b, float smoot
 }
 
 /* n images of `planned`. */
-static void check_threads(const char *text, const char *engine, float smoothing, unsigned threads, uint32_t planned, uint32_t n,
-                          unsigned probes)
+static void check_threads(const char *text, const char *engine, float smoothing, unsigned threads,
+                          uint32_t planned, uint32_t n, unsigned probes)
 {
     struct rig r;
     rig_open(&r, text, engine, threads, smoothing);
@@ -361,26 +380,31 @@ struct sample {
 static const struct sample SAMPLES[] = {
     {"dense", "net t\ninput 3x5x2\ndense 7\nrelu\ndense 5\nsoftmax\n"},
     {"dense without bias", "net t\ninput 1x9x1\ndense 3 bias none\nsoftmax\n"},
-    {"lenet in small",
-     "net t\ninput 12x10x1\nconv 6 5x5 pad 2\nrelu\nmaxpool 2x2\nconv 16 3x3\nrelu\nmaxpool 2x2\ndense 11\nrelu\ndense 10\n"
-     "softmax\n"},
-    {"odd windows",
-     "net t\ninput 13x11x3\nconv 5 3x5 stride 2x1 pad 1\nrelu\nmaxpool 3x2 stride 2x3 pad 1\nconv 17 2x2\ndense 4\nsoftmax\n"},
-    {"groups", "net t\ninput 9x9x4\nconv 6 3x3 groups 2 pad 1\nrelu\nconv 8 3x3 groups 2\nrelu\ndense 3\nsoftmax\n"},
-    {"wide", "net t\ninput 8x8x3\nconv 32 3x3 pad 1\nrelu\nconv 48 3x3 pad 1 stride 2\nrelu\nmaxpool 2x2\ndense 33\nrelu\ndense "
+    {"lenet in small", "net t\ninput 12x10x1\nconv 6 5x5 pad 2\nrelu\nmaxpool 2x2\nconv 16 "
+                       "3x3\nrelu\nmaxpool 2x2\ndense 11\nrelu\ndense 10\n"
+                       "softmax\n"},
+    {"odd windows", "net t\ninput 13x11x3\nconv 5 3x5 stride 2x1 pad 1\nrelu\nmaxpool 3x2 stride "
+                    "2x3 pad 1\nconv 17 2x2\ndense 4\nsoftmax\n"},
+    {"groups", "net t\ninput 9x9x4\nconv 6 3x3 groups 2 pad 1\nrelu\nconv 8 3x3 groups "
+               "2\nrelu\ndense 3\nsoftmax\n"},
+    {"wide", "net t\ninput 8x8x3\nconv 32 3x3 pad 1\nrelu\nconv 48 3x3 pad 1 stride "
+             "2\nrelu\nmaxpool 2x2\ndense 33\nrelu\ndense "
              "6\nsoftmax\n"},
-    {"average", "net t\ninput 10x10x2\nconv 6 3x3\ntanh\navgpool 2x2\nconv 7 3x3 pad 1\nsigmoid\navgpool 3x3 stride 1 pad "
+    {"average", "net t\ninput 10x10x2\nconv 6 3x3\ntanh\navgpool 2x2\nconv 7 3x3 pad "
+                "1\nsigmoid\navgpool 3x3 stride 1 pad "
                 "1\ndense 5\nsoftmax\n"},
-    {"activations alone", "net t\ninput 6x6x2\nconv 4 3x3\nmaxpool 2x2\nrelu\ndense 9\ntanh\nsigmoid\ndense 3\nsoftmax\n"},
-    {"activation first",
-     "net t\ninput 6x6x2 mean 0.5 0.4 std 0.2 0.3\nrelu\nmaxpool 2x2\nconv 3 2x2\nflatten\nsigmoid\ndense 3\nsoftmax\n"},
-    {"response",
-     "net t\ninput 7x7x3\nconv 16 3x3\nrelu\nlrn 5 alpha 0.5 beta 0.75 k 2\nmaxpool 2x2\nconv 5 2x2\nlrn 3\ndense 4\nsoftmax\n"},
-    {"dropout", "net t\ninput 7x7x3\nconv 16 3x3\nrelu\ndropout 0.4\nconv 5 2x2\nrelu\ndropout 0.5\ndense 9\nrelu\ndropout "
+    {"activations alone", "net t\ninput 6x6x2\nconv 4 3x3\nmaxpool 2x2\nrelu\ndense "
+                          "9\ntanh\nsigmoid\ndense 3\nsoftmax\n"},
+    {"activation first", "net t\ninput 6x6x2 mean 0.5 0.4 std 0.2 0.3\nrelu\nmaxpool 2x2\nconv 3 "
+                         "2x2\nflatten\nsigmoid\ndense 3\nsoftmax\n"},
+    {"response", "net t\ninput 7x7x3\nconv 16 3x3\nrelu\nlrn 5 alpha 0.5 beta 0.75 k 2\nmaxpool "
+                 "2x2\nconv 5 2x2\nlrn 3\ndense 4\nsoftmax\n"},
+    {"dropout", "net t\ninput 7x7x3\nconv 16 3x3\nrelu\ndropout 0.4\nconv 5 2x2\nrelu\ndropout "
+                "0.5\ndense 9\nrelu\ndropout "
                 "0.25\ndense 4\nsoftmax\n"},
-    {"batch norm",
-     "net t\ninput 8x6x3\nconv 16 3x3 bias none\nbatchnorm\nrelu\nconv 5 2x2\nbatchnorm momentum 0.8\nrelu\nmaxpool 2x2\ndense "
-     "9\nbatchnorm\nrelu\ndense 4\nsoftmax\n"},
+    {"batch norm", "net t\ninput 8x6x3\nconv 16 3x3 bias none\nbatchnorm\nrelu\nconv 5 "
+                   "2x2\nbatchnorm momentum 0.8\nrelu\nmaxpool 2x2\ndense "
+                   "9\nbatchnorm\nrelu\ndense 4\nsoftmax\n"},
 };
 
 static void test_onednn(void **state)
@@ -422,7 +446,8 @@ static void test_mixed(void **state)
                 continue;
             print_message("  %s, %s\n", SAMPLES[i].name, name);
             bool two = (cut + i) % 4 == 0;
-            check_threads(SAMPLES[i].text, name, i % 2 == 0 ? 0 : 0.1f, two ? 2 : 1, two ? 23 : 20, two ? 18 : 3, 2);
+            check_threads(SAMPLES[i].text, name, i % 2 == 0 ? 0 : 0.1f, two ? 2 : 1, two ? 23 : 20,
+                          two ? 18 : 3, 2);
             tried++;
         }
         rig_close(&r);
@@ -451,7 +476,8 @@ static void test_statistics(void **state)
     rig_open(&r, "net t\ninput 2x3x2\nbatchnorm momentum 0.75\ndense 3\nsoftmax\n", "onednn", 1, 0);
     const struct yk_batch b = rows_of(&r, 10);
     rig_step(&r, &b);
-    const struct yk_view *mean = yk_params_find(&r.params, "batchnorm1.mean"), *var = yk_params_find(&r.params, "batchnorm1.var");
+    const struct yk_view *mean = yk_params_find(&r.params, "batchnorm1.mean"),
+                         *var = yk_params_find(&r.params, "batchnorm1.var");
     for (uint32_t c = 0; c < 2; c++) {
         double m = 0, v = 0;
         for (unsigned i = 0; i < 60; i++)
@@ -461,7 +487,8 @@ static void test_statistics(void **state)
         double new_mean = r.params.flat[mean->at + c] - r.sink.grad[mean->at + c] / 10,
                new_var = r.params.flat[var->at + c] - r.sink.grad[var->at + c] / 10;
         expect_near("running mean", new_mean, 0.75 * r.params.flat[mean->at + c] + 0.25 * m, 1e-5);
-        expect_near("running variance", new_var, 0.75 * r.params.flat[var->at + c] + 0.25 * v, 1e-5);
+        expect_near("running variance", new_var, 0.75 * r.params.flat[var->at + c] + 0.25 * v,
+                    1e-5);
     }
     rig_close(&r);
 }
@@ -472,7 +499,8 @@ static void test_bits(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof SAMPLES / sizeof SAMPLES[0]; i++) {
         struct rig a, c;
-        const char *engine = (const char *const[]){"lanes", "onednn", "lanes:3", "onednn:4"}[i < 9 ? i % 4 : 1];
+        const char *engine =
+            (const char *const[]){"lanes", "onednn", "lanes:3", "onednn:4"}[i < 9 ? i % 4 : 1];
         rig_open(&a, SAMPLES[i].text, engine, 2, 0.1f);
         rig_open(&c, SAMPLES[i].text, engine, 2, 0.1f);
         const struct yk_batch b = rows_of(&a, 13);
@@ -481,7 +509,7 @@ static void test_bits(void **state)
         assert_non_null(grad);
         memcpy(grad, a.sink.grad, a.params.count * sizeof *grad);
         memset(a.sink.grad, 0x7f, a.params.count * sizeof *grad); /* whatever was there */
-        for (size_t v = 0; v < a.params.views; v++)               /* ... but for the gaps, which nobody writes */
+        for (size_t v = 0; v < a.params.views; v++) /* ... but for the gaps, which nobody writes */
             for (size_t k = a.params.view[v].at + a.params.view[v].count;
                  k < (v + 1 < a.params.views ? a.params.view[v + 1].at : a.params.count); k++)
                 a.sink.grad[k] = 0;
@@ -511,7 +539,8 @@ static void choose(const struct rig *r, const char *name, const char *want)
     assert_int_equal(rc, YK_OK);
     if (want != NULL)
         assert_string_equal(chosen, want);
-    if (strcmp(name, "auto") == 0 && said[0] != '\0') { /* what the clock chose is among what it ran, and has a name */
+    if (strcmp(name, "auto") == 0 &&
+        said[0] != '\0') { /* what the clock chose is among what it ran, and has a name */
         assert_non_null(strstr(said, "onednn takes "));
         assert_non_null(strstr(said, chosen));
         char again[16];
@@ -554,8 +583,9 @@ static void test_engine(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_onednn), cmocka_unit_test(test_lanes),      cmocka_unit_test(test_mixed),
-        cmocka_unit_test(test_order),  cmocka_unit_test(test_statistics), cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_onednn),     cmocka_unit_test(test_lanes),
+        cmocka_unit_test(test_mixed),      cmocka_unit_test(test_order),
+        cmocka_unit_test(test_statistics), cmocka_unit_test(test_bits),
         cmocka_unit_test(test_engine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,14 +24,15 @@ struct builder {
 };
 
 /* A node that reads `now` and up to four tensors more, and writes "LABEL/out", or what `out` says. */
-static void node(struct builder *b, const char *op, const char *label, const char *const *more, unsigned n, const char *out,
-                 struct yk_buf *attributes)
+static void node(struct builder *b, const char *op, const char *label, const char *const *more,
+                 unsigned n, const char *out, struct yk_buf *attributes)
 {
     const char *in[5] = {b->now};
     char to[NAME];
     for (unsigned i = 0; i < n; i++)
         in[i + 1] = more[i];
-    snprintf(to, sizeof to, "%.*s%s", NAME - 5, out != NULL ? out : label, out != NULL ? "" : "/out");
+    snprintf(to, sizeof to, "%.*s%s", NAME - 5, out != NULL ? out : label,
+             out != NULL ? "" : "/out");
     yk_onnx_node(&b->graph, op, label, in, n + 1, to, attributes);
     memcpy(b->now, to, sizeof to);
 }
@@ -42,7 +43,8 @@ static void plain(struct builder *b, const char *op, const char *label)
 }
 
 /* With a constant: one number a channel or for all, (n, 1, 1) or (1). */
-static void with_constant(struct builder *b, const char *op, const char *label, const float *v, uint32_t n)
+static void with_constant(struct builder *b, const char *op, const char *label, const float *v,
+                          uint32_t n)
 {
     const uint64_t shape[] = {n, 1, 1};
     char name[NAME];
@@ -77,8 +79,8 @@ static void unflatten(struct builder *b, const struct yk_layer *l)
 }
 
 /* A layer's own parameters become tensors of the same names; `which` is a list that NULL ends. */
-static void with_parameters(struct builder *b, const char *op, const struct yk_layer *l, const char *const *which,
-                            struct yk_buf *attributes)
+static void with_parameters(struct builder *b, const char *op, const struct yk_layer *l,
+                            const char *const *which, struct yk_buf *attributes)
 {
     char name[4][NAME];
     const char *more[4];
@@ -97,7 +99,8 @@ static void with_parameters(struct builder *b, const char *op, const struct yk_l
     node(b, op, l->name, more, n, NULL, attributes);
 }
 
-static const char *const WITH_BIAS[] = {"weight", "bias", NULL}, *const WITHOUT[] = {"weight", NULL};
+static const char *const WITH_BIAS[] = {"weight", "bias", NULL}, *const WITHOUT[] = {"weight",
+                                                                                     NULL};
 
 static void add_window(struct builder *b, const struct yk_layer *l)
 {
@@ -113,7 +116,8 @@ static void add_window(struct builder *b, const struct yk_layer *l)
     }
     if (l->kind == YK_LAYER_avgpool)
         yk_onnx_int(&attributes, "count_include_pad", 1);
-    node(b, l->kind == YK_LAYER_avgpool ? "AveragePool" : "MaxPool", l->name, NULL, 0, NULL, &attributes);
+    node(b, l->kind == YK_LAYER_avgpool ? "AveragePool" : "MaxPool", l->name, NULL, 0, NULL,
+         &attributes);
 }
 
 static void add_dense(struct builder *b, const struct yk_layer *l)
@@ -147,7 +151,11 @@ static void add_batchnorm(struct builder *b, const struct yk_layer *l)
 
 static void add_function(struct builder *b, const struct yk_layer *l)
 {
-    plain(b, l->kind == YK_LAYER_relu ? "Relu" : l->kind == YK_LAYER_tanh ? "Tanh" : "Sigmoid", l->name);
+    plain(b,
+          l->kind == YK_LAYER_relu   ? "Relu"
+          : l->kind == YK_LAYER_tanh ? "Tanh"
+                                     : "Sigmoid",
+          l->name);
 }
 
 static void add_dropout(struct builder *b, const struct yk_layer *l)
@@ -176,10 +184,12 @@ static void add_softmax(struct builder *b, const struct yk_layer *l)
 }
 
 static void (*const ADD[YK_LAYER_COUNT])(struct builder *b, const struct yk_layer *l) = {
-    [YK_LAYER_conv] = add_window,         [YK_LAYER_maxpool] = add_window,  [YK_LAYER_avgpool] = add_window,
-    [YK_LAYER_dense] = add_dense,         [YK_LAYER_relu] = add_function,   [YK_LAYER_tanh] = add_function,
-    [YK_LAYER_sigmoid] = add_function,    [YK_LAYER_lrn] = add_lrn,         [YK_LAYER_dropout] = add_dropout,
-    [YK_LAYER_batchnorm] = add_batchnorm, [YK_LAYER_flatten] = add_flatten, [YK_LAYER_softmax] = add_softmax,
+    [YK_LAYER_conv] = add_window,      [YK_LAYER_maxpool] = add_window,
+    [YK_LAYER_avgpool] = add_window,   [YK_LAYER_dense] = add_dense,
+    [YK_LAYER_relu] = add_function,    [YK_LAYER_tanh] = add_function,
+    [YK_LAYER_sigmoid] = add_function, [YK_LAYER_lrn] = add_lrn,
+    [YK_LAYER_dropout] = add_dropout,  [YK_LAYER_batchnorm] = add_batchnorm,
+    [YK_LAYER_flatten] = add_flatten,  [YK_LAYER_softmax] = add_softmax,
 };
 
 /* The input, from 0 .. 255 to 0 .. 1. */
@@ -191,7 +201,8 @@ static void begin_pixels(struct builder *b, const uint32_t shape[3])
     with_constant(b, "Mul", "input/scale", &SCALE, 1);
 }
 
-static yk_code finish(struct builder *b, const char *path, const char *name, uint32_t classes, struct yk_error *e)
+static yk_code finish(struct builder *b, const char *path, const char *name, uint32_t classes,
+                      struct yk_error *e)
 {
     const uint64_t shape[] = {YK_ONNX_ANY, classes};
     yk_onnx_output(&b->graph, "probabilities", 2, shape);
@@ -204,7 +215,8 @@ static yk_code finish(struct builder *b, const char *path, const char *name, uin
     return rc;
 }
 
-yk_code yk_onnx_net(const char *path, const struct yk_net *n, const struct yk_params *p, struct yk_error *e)
+yk_code yk_onnx_net(const char *path, const struct yk_net *n, const struct yk_params *p,
+                    struct yk_error *e)
 {
     static const uint32_t ORDER[] = {0, 3, 1, 2};
     const uint32_t shape[3] = {n->input.h, n->input.w, n->input.c};
@@ -222,10 +234,11 @@ yk_code yk_onnx_net(const char *path, const struct yk_net *n, const struct yk_pa
     return finish(&b, path, n->name, n->classes, e);
 }
 
-yk_code yk_onnx_softmax(const char *path, const uint32_t shape[3], uint32_t classes, const struct yk_params *p,
-                        struct yk_error *e)
+yk_code yk_onnx_softmax(const char *path, const uint32_t shape[3], uint32_t classes,
+                        const struct yk_params *p, struct yk_error *e)
 {
-    const struct yk_layer layer = {.name = "softmax"}; /* the pixels of a row lie as the data has them: no transposition */
+    const struct yk_layer layer = {
+        .name = "softmax"}; /* the pixels of a row lie as the data has them: no transposition */
     struct builder b = {.params = p};
     struct yk_buf attributes = {0};
     begin_pixels(&b, shape);
@@ -237,18 +250,22 @@ yk_code yk_onnx_softmax(const char *path, const uint32_t shape[3], uint32_t clas
 }
 
 /* p of class 1, and beside it 1 - p. */
-yk_code yk_onnx_logreg(const char *path, uint64_t features, const struct yk_params *p, struct yk_error *e)
+yk_code yk_onnx_logreg(const char *path, uint64_t features, const struct yk_params *p,
+                       struct yk_error *e)
 {
-    const struct yk_view *weight = yk_params_find(p, "logreg.weight"), *bias = yk_params_find(p, "logreg.bias");
+    const struct yk_view *weight = yk_params_find(p, "logreg.weight"),
+                         *bias = yk_params_find(p, "logreg.bias");
     const uint64_t input[] = {YK_ONNX_ANY, features}, column[] = {features, 1}, single[] = {1};
-    const char *const product[] = {"logreg.weight"}, *const sum[] = {"logreg.bias"}, *const both[] = {"one", "likely/out"},
-                      *const columns[] = {"likely/out"};
+    const char *const product[] = {"logreg.weight"}, *const sum[] = {"logreg.bias"},
+                      *const both[] = {"one", "likely/out"}, *const columns[] = {"likely/out"};
     const float one = 1;
     struct builder b = {.params = p};
     struct yk_buf attributes = {0};
     if (features > YK_ONNX_FEATURES) {
-        yk_fail(e, YK_USAGE, "cannot write '%s': %llu features are too many for a dense input, at most %d are possible", path,
-                (unsigned long long)features, YK_ONNX_FEATURES);
+        yk_fail(e, YK_USAGE,
+                "cannot write '%s': %llu features are too many for a dense input, at most %d are "
+                "possible",
+                path, (unsigned long long)features, YK_ONNX_FEATURES);
         yk_hint(e, "--to text and --to npz take any number of them");
         return YK_USAGE;
     }

@@ -96,7 +96,8 @@ static unsigned check_nodes(struct field graph)
     for (; (node = find(graph.bytes, graph.v, 1, nodes)).number != 0; nodes++) {
         for (unsigned i = 0; (name = find(node.bytes, node.v, 1, i)).number != 0; i++)
             assert_true(is_there(graph, name, nodes));
-        assert_false(is_there(graph, find(node.bytes, node.v, 2, 0), nodes)); /* nothing is written twice */
+        assert_false(
+            is_there(graph, find(node.bytes, node.v, 2, 0), nodes)); /* nothing is written twice */
         assert_true(find(node.bytes, node.v, 4, 0).v > 0);
     }
     return nodes;
@@ -148,7 +149,8 @@ static void make_params(const struct yk_net *n, struct yk_params *p)
 static void test_nets(void **state)
 {
     static const char *const NETS[] = {"lenet", "lenet-report", "cifar", "mlp"};
-    static const unsigned NODES[] = {15, 15, 28, 9}; /* layers, less dropout, and scale, channels, flatten, mean, deviation */
+    static const unsigned NODES[] = {
+        15, 15, 28, 9}; /* layers, less dropout, and scale, channels, flatten, mean, deviation */
     char path[YK_PATH_MAX];
     struct yk_error e;
     assert_int_equal(yk_path(path, &e, "%s/x.onnx", (const char *)*state), YK_OK);
@@ -161,7 +163,8 @@ static void test_nets(void **state)
         struct field graph = read_graph(path);
         assert_true(is_text(find(graph.bytes, graph.v, 2, 0), NETS[i]));
         assert_int_equal(check_nodes(graph), NODES[i]);
-        struct field last = find(graph.bytes, graph.v, 1, NODES[i] - 1), out = find(graph.bytes, graph.v, 12, 0);
+        struct field last = find(graph.bytes, graph.v, 1, NODES[i] - 1),
+                     out = find(graph.bytes, graph.v, 12, 0);
         assert_true(is_text(find(last.bytes, last.v, 2, 0), "probabilities") &&
                     is_text(find(out.bytes, out.v, 1, 0), "probabilities"));
         check_parameters(graph, &p);
@@ -202,7 +205,8 @@ static void test_softmax_and_logreg(void **state)
     assert_int_equal(check_nodes(graph), 5);
     check_parameters(graph, &p);
     assert_int_equal(yk_onnx_logreg(path, 33762578, &p, &e), YK_USAGE);
-    assert_non_null(strstr(e.text, "33762578 features are too many for a dense input, at most 1048576"));
+    assert_non_null(
+        strstr(e.text, "33762578 features are too many for a dense input, at most 1048576"));
     yk_params_release(&p);
     free(text);
     text = NULL;

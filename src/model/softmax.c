@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert((int)YK_KERNEL_BLOCK == (int)YK_PACK_BLOCK, "the kernels walk the blocks that packing leaves");
+_Static_assert((int)YK_KERNEL_BLOCK == (int)YK_PACK_BLOCK,
+               "the kernels walk the blocks that packing leaves");
 
 enum { ROWS_EACH = 128 }; /* below this a thread's share costs less than meeting the others */
 
@@ -41,7 +42,8 @@ struct yk_work {
 static yk_code model_open(struct yk_model **out, const struct yk_dataset *shape, struct yk_error *e)
 {
     if (shape->classes < 2 || shape->classes > 256)
-        return yk_fail(e, YK_USAGE, "softmax needs 2 to 256 classes, '%s' has %u", shape->name, shape->classes);
+        return yk_fail(e, YK_USAGE, "softmax needs 2 to 256 classes, '%s' has %u", shape->name,
+                       shape->classes);
     struct yk_model *m = calloc(1, sizeof *m);
     if (m == NULL)
         return yk_fail_memory(e, sizeof *m);
@@ -57,7 +59,8 @@ static void model_close(struct yk_model *m)
     free(m);
 }
 
-static yk_code layout(struct yk_model *m, struct yk_params *params, uint64_t seed, struct yk_error *e)
+static yk_code layout(struct yk_model *m, struct yk_params *params, uint64_t seed,
+                      struct yk_error *e)
 {
     (void)seed; /* a convex problem: zero is as good a start as any */
     const struct yk_view spec[] = {
@@ -86,7 +89,8 @@ static void work_close(struct yk_work *w)
     free(w);
 }
 
-static yk_code work_open(struct yk_work **out, const struct yk_model *m, unsigned threads, const char *isa, struct yk_error *e)
+static yk_code work_open(struct yk_work **out, const struct yk_model *m, unsigned threads,
+                         const char *isa, struct yk_error *e)
 {
     struct yk_work *w = calloc(1, sizeof *w);
     if (w == NULL)
@@ -130,12 +134,14 @@ static void compute(void *arg, unsigned i)
 }
 
 /* Deal the batch to the parts and run them; part i has rows [i n / parts, (i+1) n / parts). */
-static unsigned run(struct yk_work *w, const struct yk_params *params, const struct yk_batch *b, float *grad, float *prob)
+static unsigned run(struct yk_work *w, const struct yk_params *params, const struct yk_batch *b,
+                    float *grad, float *prob)
 {
     const struct yk_model *m = w->model;
     unsigned parts = parts_of(w, b->n);
     for (unsigned i = 0; i < parts; i++) {
-        uint32_t lo = (uint32_t)((uint64_t)b->n * i / parts), hi = (uint32_t)((uint64_t)b->n * (i + 1) / parts);
+        uint32_t lo = (uint32_t)((uint64_t)b->n * i / parts),
+                 hi = (uint32_t)((uint64_t)b->n * (i + 1) / parts);
         uint32_t from = lo < b->n_ahead ? lo : b->n_ahead, to = hi < b->n_ahead ? hi : b->n_ahead;
         float *g = grad == NULL ? NULL : i == 0 ? grad : w->part[i].grad;
         w->part[i].pass = (struct yk_softmax_pass){
@@ -168,7 +174,8 @@ static unsigned busy(const struct yk_work *w, uint32_t batch)
     return parts_of(w, batch);
 }
 
-static double step(struct yk_work *w, const struct yk_params *params, const struct yk_batch *batch, struct yk_sink *sink)
+static double step(struct yk_work *w, const struct yk_params *params, const struct yk_batch *batch,
+                   struct yk_sink *sink)
 {
     unsigned parts = run(w, params, batch, sink->grad, NULL);
     double loss = w->part[0].pass.loss;
@@ -182,8 +189,8 @@ static double step(struct yk_work *w, const struct yk_params *params, const stru
     return loss;
 }
 
-static void score(struct yk_work *w, const struct yk_params *params, const struct yk_batch *batch, struct yk_score *out,
-                  float *prob)
+static void score(struct yk_work *w, const struct yk_params *params, const struct yk_batch *batch,
+                  struct yk_score *out, float *prob)
 {
     unsigned parts = run(w, params, batch, NULL, prob);
     for (unsigned i = 0; i < parts; i++) {
@@ -193,7 +200,8 @@ static void score(struct yk_work *w, const struct yk_params *params, const struc
     out->examples += batch->n;
 }
 
-static yk_code onnx(const struct yk_model *m, const struct yk_params *params, const char *path, struct yk_error *e)
+static yk_code onnx(const struct yk_model *m, const struct yk_params *params, const char *path,
+                    struct yk_error *e)
 {
     return yk_onnx_softmax(path, m->shape, m->classes, params, e);
 }
@@ -201,10 +209,20 @@ static yk_code onnx(const struct yk_model *m, const struct yk_params *params, co
 static void graph(const struct yk_model *m, struct yk_events *events)
 {
     const struct yk_graph_node node[] = {
-        {.name = "pixels", .op = "Placeholder", .ndim = 4, .shape = {-1, m->shape[0], m->shape[1], m->shape[2]}},
+        {.name = "pixels",
+         .op = "Placeholder",
+         .ndim = 4,
+         .shape = {-1, m->shape[0], m->shape[1], m->shape[2]}},
         {.name = "labels", .op = "Placeholder", .ndim = 1, .shape = {-1}},
-        {.name = "flatten", .op = "Reshape", .inputs = {"pixels"}, .ndim = 2, .shape = {-1, m->features}},
-        {.name = "softmax/weight", .op = "VariableV2", .ndim = 2, .shape = {m->classes, m->features}},
+        {.name = "flatten",
+         .op = "Reshape",
+         .inputs = {"pixels"},
+         .ndim = 2,
+         .shape = {-1, m->features}},
+        {.name = "softmax/weight",
+         .op = "VariableV2",
+         .ndim = 2,
+         .shape = {m->classes, m->features}},
         {.name = "softmax/bias", .op = "VariableV2", .ndim = 1, .shape = {m->classes}},
         {.name = "softmax/product",
          .op = "MatMul",
@@ -221,12 +239,17 @@ static void graph(const struct yk_model *m, struct yk_events *events)
          .inputs = {"softmax/logits", "labels"},
          .ndim = 1,
          .shape = {-1}},
-        {.name = "accuracy", .op = "InTopKV2", .inputs = {"softmax/logits", "labels"}, .ndim = 1, .shape = {-1}},
+        {.name = "accuracy",
+         .op = "InTopKV2",
+         .inputs = {"softmax/logits", "labels"},
+         .ndim = 1,
+         .shape = {-1}},
     };
     yk_events_graph(events, node, sizeof node / sizeof node[0]);
 }
 
-static const char *const DEFAULTS[] = {"data", "mnist", "batch", "100", "optimizer", "sgd", "lr", "0.01", "epochs", "10", NULL};
+static const char *const DEFAULTS[] = {"data", "mnist", "batch",  "100", "optimizer", "sgd",
+                                       "lr",   "0.01",  "epochs", "10",  NULL};
 
 const struct yk_model_ops yk_model_softmax = {
     .name = "softmax",

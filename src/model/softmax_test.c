@@ -90,7 +90,8 @@ static void rig_close(struct rig *r)
 
 static struct yk_batch rows(uint32_t n)
 {
-    return (struct yk_batch){.set = &packed, .n = n, .row = order, .ahead = order, .n_ahead = n / 2};
+    return (struct yk_batch){
+        .set = &packed, .n = n, .row = order, .ahead = order, .n_ahead = n / 2};
 }
 
 static double loss_of(struct rig *r, const struct yk_batch *b)
@@ -121,7 +122,8 @@ static void test_finite_differences(void **state)
             *w = kept + h;
             double up = loss_of(&r, &b);
             *w = kept - h;
-            double slope = (up - loss_of(&r, &b)) / (2 * (double)h), got = (double)r.sink.grad[r.params.view[v].at + i];
+            double slope = (up - loss_of(&r, &b)) / (2 * (double)h),
+                   got = (double)r.sink.grad[r.params.view[v].at + i];
             *w = kept;
             largest = fmax(largest, fabs(slope));
             if (!(fabs(got - slope) < 2e-3 + 1e-3 * fabs(slope)))
@@ -137,7 +139,8 @@ static void test_layout(void **state)
     (void)state;
     struct rig r;
     rig_open(&r, 1);
-    const struct yk_view *w = yk_params_find(&r.params, "softmax.weight"), *b = yk_params_find(&r.params, "softmax.bias");
+    const struct yk_view *w = yk_params_find(&r.params, "softmax.weight"),
+                         *b = yk_params_find(&r.params, "softmax.bias");
     assert_int_equal(r.params.views, 2);
     assert_true(w->ndim == 2 && w->shape[0] == CLASSES && w->shape[1] == FEATURES);
     assert_true(b->ndim == 1 && b->shape[0] == CLASSES);
@@ -164,7 +167,9 @@ static void test_threads(void **state)
             assert_true(fabs(score[t].loss - loss[0]) < 1e-9 * loss[0]);
             assert_int_equal(score[t].correct, score[0].correct);
             assert_int_equal(score[t].examples, N[k]);
-            assert_memory_equal(prob[t], prob[0], N[k] * CLASSES * sizeof(float)); /* a row does not see its neighbours */
+            assert_memory_equal(prob[t], prob[0],
+                                N[k] * CLASSES *
+                                    sizeof(float)); /* a row does not see its neighbours */
             for (size_t i = 0; i < r[0].params.count; i++)
                 assert_true(fabsf(r[t].sink.grad[i] - r[0].sink.grad[i]) < 2e-5f * (float)N[k]);
             struct yk_score twice = score[t];
@@ -209,7 +214,8 @@ static void test_busy(void **state)
     static const struct {
         uint32_t batch;
         unsigned of_one, of_two, of_three;
-    } BUSY[] = {{1, 1, 1, 1}, {100, 1, 1, 1}, {255, 1, 1, 1}, {256, 1, 2, 2}, {383, 1, 2, 2}, {384, 1, 2, 3}, {60000, 1, 2, 3}};
+    } BUSY[] = {{1, 1, 1, 1},   {100, 1, 1, 1}, {255, 1, 1, 1},  {256, 1, 2, 2},
+                {383, 1, 2, 2}, {384, 1, 2, 3}, {60000, 1, 2, 3}};
     struct rig one, two, three;
     rig_open(&one, 1);
     rig_open(&two, 2);
@@ -250,7 +256,8 @@ static void test_refuses(void **state)
 /* TensorBoard gets the shapes of this very data. */
 static void test_graph(void **state)
 {
-    static const char *const NODES[] = {"pixels", "labels", "softmax/weight", "softmax/bias", "softmax/logits", "loss"};
+    static const char *const NODES[] = {"pixels",       "labels",         "softmax/weight",
+                                        "softmax/bias", "softmax/logits", "loss"};
     struct yk_events *events;
     struct yk_error e;
     struct rig r;
@@ -268,7 +275,8 @@ static void test_graph(void **state)
     assert_int_equal(yk_file_read(path, 1 << 20, &bytes, &n, &e), YK_OK);
     for (size_t i = 0; i < sizeof NODES / sizeof NODES[0]; i++)
         assert_non_null(memmem(bytes, n, NODES[i], strlen(NODES[i])));
-    assert_non_null(memmem(bytes, n, (const char[]){0x08, FEATURES}, 2)); /* a dimension, as a varint */
+    assert_non_null(
+        memmem(bytes, n, (const char[]){0x08, FEATURES}, 2)); /* a dimension, as a varint */
     free(bytes);
     rig_close(&r);
 }

@@ -3,7 +3,8 @@
  * reached has no rate yet, and stays what it is. */
 #include "optim/sparse.h"
 
-YK_INLINE void apply_plain(const struct yk_update *u, float *restrict w, float *restrict sum, const float *restrict g, size_t n)
+YK_INLINE void apply_plain(const struct yk_update *u, float *restrict w, float *restrict sum,
+                           const float *restrict g, size_t n)
 {
     float scale = u->scale, lr = u->lr, eps = u->eps;
     for (size_t i = 0; i < n; i++) {
@@ -13,7 +14,8 @@ YK_INLINE void apply_plain(const struct yk_update *u, float *restrict w, float *
     }
 }
 
-YK_INLINE void apply_decayed(const struct yk_update *u, float *restrict w, float *restrict sum, const float *restrict g, size_t n)
+YK_INLINE void apply_decayed(const struct yk_update *u, float *restrict w, float *restrict sum,
+                             const float *restrict g, size_t n)
 {
     float scale = u->scale, lr = u->lr, eps = u->eps, decay = u->decay;
     for (size_t i = 0; i < n; i++) {
@@ -23,8 +25,8 @@ YK_INLINE void apply_decayed(const struct yk_update *u, float *restrict w, float
     }
 }
 
-YK_INLINE void apply_regularized(const struct yk_update *u, struct flow f, float *restrict w, float *restrict sum,
-                                 const float *restrict g, size_t n)
+YK_INLINE void apply_regularized(const struct yk_update *u, struct flow f, float *restrict w,
+                                 float *restrict sum, const float *restrict g, size_t n)
 {
     float scale = u->scale, lr = u->lr, eps = u->eps;
     for (size_t i = 0; i < n; i++) {
@@ -35,7 +37,8 @@ YK_INLINE void apply_regularized(const struct yk_update *u, struct flow f, float
     }
 }
 
-YK_WIDE static void apply(const struct yk_update *u, float *restrict w, const float *restrict g, float *const *slot, size_t n)
+YK_WIDE static void apply(const struct yk_update *u, float *restrict w, const float *restrict g,
+                          float *const *slot, size_t n)
 {
     float *restrict sum = slot[0]; /* (n) squares so far */
     if (u->decay > 0)
@@ -48,16 +51,17 @@ YK_WIDE static void apply(const struct yk_update *u, float *restrict w, const fl
         apply_plain(u, w, sum, g, n);
 }
 
-YK_INLINE void catch_up(const struct yk_update *u, struct flow f, float *restrict w, const float *restrict sum,
-                        const float *restrict missed, size_t m)
+YK_INLINE void catch_up(const struct yk_update *u, struct flow f, float *restrict w,
+                        const float *restrict sum, const float *restrict missed, size_t m)
 {
     float eps = u->eps;
     for (size_t j = 0; j < padded(m); j++)
         w[j] = flowed(f, w[j], sum[j] > 0 ? missed[j] / (sqrtf(sum[j]) + eps) : 0);
 }
 
-YK_INLINE void apply_lazily(const struct yk_update *u, struct flow f, float *w, float *sum, float *seen, uint32_t base,
-                            const uint32_t *key, const float *g, size_t n)
+YK_INLINE void apply_lazily(const struct yk_update *u, struct flow f, float *w, float *sum,
+                            float *seen, uint32_t base, const uint32_t *key, const float *g,
+                            size_t n)
 {
     float now = seen_now(u->step);
     for (size_t i = 0, m; i < n; i += m) {
@@ -76,8 +80,8 @@ YK_INLINE void apply_lazily(const struct yk_update *u, struct flow f, float *w, 
     }
 }
 
-YK_WIDE static void apply_keys(const struct yk_update *u, float *w, float *const *slot, uint32_t base, const uint32_t *key,
-                               const float *g, size_t n)
+YK_WIDE static void apply_keys(const struct yk_update *u, float *w, float *const *slot,
+                               uint32_t base, const uint32_t *key, const float *g, size_t n)
 {
     float *sum = slot[0];
     if (u->lazy && u->l2 > 0) {
@@ -100,8 +104,8 @@ YK_WIDE static void apply_keys(const struct yk_update *u, float *w, float *const
     }
 }
 
-YK_WIDE static void read_keys(const struct yk_update *u, const float *w, float *const *slot, uint32_t base, const uint32_t *key,
-                              float *out, size_t n)
+YK_WIDE static void read_keys(const struct yk_update *u, const float *w, float *const *slot,
+                              uint32_t base, const uint32_t *key, float *out, size_t n)
 {
     for (size_t i = 0, m; i < n; i += m) {
         float cw[STRIP], cn[STRIP], cs[STRIP], x[STRIP];
@@ -123,7 +127,8 @@ YK_WIDE static void read_keys(const struct yk_update *u, const float *w, float *
 }
 
 const struct yk_optimizer_ops yk_optimizer_adagrad = {.name = "adagrad",
-                                                      .help = "n += g^2; w -= lr g / (sqrt n + eps)",
+                                                      .help =
+                                                          "n += g^2; w -= lr g / (sqrt n + eps)",
                                                       .lr = 0.1,
                                                       .uses = "eps|l1|l2|weight-decay",
                                                       .slots = 1,

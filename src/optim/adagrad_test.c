@@ -39,6 +39,7 @@ static void test_eps(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_constant_gradient), cmocka_unit_test(test_eps)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_constant_gradient),
+                                       cmocka_unit_test(test_eps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

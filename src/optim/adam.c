@@ -9,14 +9,16 @@ struct rule {
     float b1, b2, first, second, eps; /* first, second: the rate and the root's factor, corrected */
 };
 
-static inline __attribute__((always_inline)) void step(struct rule r, float *w, float *m, float *v, float d)
+static inline __attribute__((always_inline)) void step(struct rule r, float *w, float *m, float *v,
+                                                       float d)
 {
     *m = r.b1 * *m + (1 - r.b1) * d;
     *v = r.b2 * *v + (1 - r.b2) * d * d;
     *w -= r.first * *m / (sqrtf(*v) * r.second + r.eps);
 }
 
-YK_WIDE static void apply(const struct yk_update *u, float *restrict w, const float *restrict g, float *const *slot, size_t n)
+YK_WIDE static void apply(const struct yk_update *u, float *restrict w, const float *restrict g,
+                          float *const *slot, size_t n)
 {
     float *restrict m = slot[0], *restrict v = slot[1]; /* (n) first and second moment */
     double t = (double)u->step + 1;
@@ -35,10 +37,11 @@ YK_WIDE static void apply(const struct yk_update *u, float *restrict w, const fl
     }
 }
 
-const struct yk_optimizer_ops yk_optimizer_adam = {.name = "adam",
-                                                   .help = "m, v: moments; w -= lr m^ / (sqrt v^ + eps)",
-                                                   .lr = 0.001,
-                                                   .uses = "momentum|beta2|eps|l2|weight-decay",
-                                                   .slots = 2,
-                                                   .slot = {"first", "second"},
-                                                   .apply = apply};
+const struct yk_optimizer_ops yk_optimizer_adam = {
+    .name = "adam",
+    .help = "m, v: moments; w -= lr m^ / (sqrt v^ + eps)",
+    .lr = 0.001,
+    .uses = "momentum|beta2|eps|l2|weight-decay",
+    .slots = 2,
+    .slot = {"first", "second"},
+    .apply = apply};

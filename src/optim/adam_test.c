@@ -8,7 +8,8 @@
 
 #include <cmocka.h>
 
-static const struct yk_update DEFAULTS = {.lr = 0.001f, .scale = 1, .momentum = 0.9f, .beta2 = 0.999f, .eps = 1e-8f};
+static const struct yk_update DEFAULTS = {
+    .lr = 0.001f, .scale = 1, .momentum = 0.9f, .beta2 = 0.999f, .eps = 1e-8f};
 
 static void test_constant_gradient(void **state)
 {
@@ -57,7 +58,8 @@ static void test_no_momentum(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_constant_gradient), cmocka_unit_test(test_step_counts),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_constant_gradient),
+                                       cmocka_unit_test(test_step_counts),
                                        cmocka_unit_test(test_no_momentum)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

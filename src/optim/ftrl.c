@@ -5,8 +5,8 @@
  * l1 and l2 need no catching up: a step without a gradient changes nothing, in a dense run neither, though its rate may be another one. */
 #include "optim/sparse.h"
 
-YK_INLINE void steps(const struct yk_update *u, float *restrict w, float *restrict z, float *restrict squares,
-                     const float *restrict g, size_t n)
+YK_INLINE void steps(const struct yk_update *u, float *restrict w, float *restrict z,
+                     float *restrict squares, const float *restrict g, size_t n)
 {
     float scale = u->scale, inverse = 1 / u->lr, l1 = u->l1, l2 = u->l2, beta = u->beta;
     for (size_t i = 0; i < n; i++) {
@@ -22,13 +22,14 @@ YK_INLINE void steps(const struct yk_update *u, float *restrict w, float *restri
     }
 }
 
-YK_WIDE static void apply(const struct yk_update *u, float *restrict w, const float *restrict g, float *const *slot, size_t n)
+YK_WIDE static void apply(const struct yk_update *u, float *restrict w, const float *restrict g,
+                          float *const *slot, size_t n)
 {
     steps(u, w, slot[0], slot[1], g, n);
 }
 
-YK_WIDE static void apply_keys(const struct yk_update *u, float *w, float *const *slot, uint32_t base, const uint32_t *key,
-                               const float *g, size_t n)
+YK_WIDE static void apply_keys(const struct yk_update *u, float *w, float *const *slot,
+                               uint32_t base, const uint32_t *key, const float *g, size_t n)
 {
     for (size_t i = 0, m; i < n; i += m) {
         float cw[STRIP], cz[STRIP], cn[STRIP], cg[STRIP];
@@ -44,8 +45,8 @@ YK_WIDE static void apply_keys(const struct yk_update *u, float *w, float *const
     }
 }
 
-static void read_keys(const struct yk_update *u, const float *w, float *const *slot, uint32_t base, const uint32_t *key,
-                      float *out, size_t n)
+static void read_keys(const struct yk_update *u, const float *w, float *const *slot, uint32_t base,
+                      const uint32_t *key, float *out, size_t n)
 {
     (void)u;
     (void)slot;
@@ -58,7 +59,8 @@ static void read_keys(const struct yk_update *u, const float *w, float *const *s
 
 const struct yk_optimizer_ops yk_optimizer_ftrl = {
     .name = "ftrl",
-    .help = "n += g^2; z += g - (growth of sqrt n)/lr w; w = -(z - sgn(z) l1) / ((beta + sqrt n)/lr + l2), 0 if |z| <= l1",
+    .help = "n += g^2; z += g - (growth of sqrt n)/lr w; w = -(z - sgn(z) l1) / ((beta + sqrt "
+            "n)/lr + l2), 0 if |z| <= l1",
     .lr = 0.1,
     .uses = "l1|l2|ftrl-beta",
     .slots = 2,

@@ -64,7 +64,8 @@ static void test_hot_key(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_by_hand), cmocka_unit_test(test_regularizers),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_by_hand),
+                                       cmocka_unit_test(test_regularizers),
                                        cmocka_unit_test(test_hot_key)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,8 @@ YK_INLINE void regularized(const struct yk_update *u, float *w, float *v, float 
     *w -= u->lr * *v;
 }
 
-YK_WIDE static void apply(const struct yk_update *u, float *restrict w, const float *restrict g, float *const *slot, size_t n)
+YK_WIDE static void apply(const struct yk_update *u, float *restrict w, const float *restrict g,
+                          float *const *slot, size_t n)
 {
     struct yk_update c = *u;
     float *restrict v = slot[0]; /* (n) velocity */
@@ -67,8 +68,9 @@ static void catch_up(const struct yk_update *u, float seen, float *w, float *v)
             uint32_t n = done < STEPWISE ? 1 : done / 8;
             if (n > gap - done)
                 n = gap - done;
-            double lr = n == 1 ? yk_schedule_at(u->schedule, u->base_lr, at + done)
-                               : yk_schedule_sum(u->schedule, u->base_lr, at + done, at + done + n) / n;
+            double lr =
+                n == 1 ? yk_schedule_at(u->schedule, u->base_lr, at + done)
+                       : yk_schedule_sum(u->schedule, u->base_lr, at + done, at + done + n) / n;
             glide(u, lr, n, &dw, &dv);
             done += n;
         }
@@ -77,8 +79,8 @@ static void catch_up(const struct yk_update *u, float seen, float *w, float *v)
     *v = (float)dv;
 }
 
-static void apply_keys(const struct yk_update *u, float *w, float *const *slot, uint32_t base, const uint32_t *key,
-                       const float *g, size_t n)
+static void apply_keys(const struct yk_update *u, float *w, float *const *slot, uint32_t base,
+                       const uint32_t *key, const float *g, size_t n)
 {
     float now = seen_now(u->step);
     for (size_t i = 0; i < n; i++) {
@@ -93,8 +95,8 @@ static void apply_keys(const struct yk_update *u, float *w, float *const *slot, 
     }
 }
 
-static void read_keys(const struct yk_update *u, const float *w, float *const *slot, uint32_t base, const uint32_t *key,
-                      float *out, size_t n)
+static void read_keys(const struct yk_update *u, const float *w, float *const *slot, uint32_t base,
+                      const uint32_t *key, float *out, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         size_t k = key != NULL ? key[i] - base : i;

@@ -15,7 +15,8 @@ static void test_constant_gradient(void **state)
     float w = 0, v = 0, g = 4, *slot[YK_SLOTS] = {&v};
     double sum = 0;
     for (int t = 1; t <= 20; t++) {
-        double expected = 2 * (1 - pow(0.5, t)) / 0.5; /* g/2 (1 + mu + mu^2 ...); exact in binary */
+        double expected =
+            2 * (1 - pow(0.5, t)) / 0.5; /* g/2 (1 + mu + mu^2 ...); exact in binary */
         o->apply(&u, &w, &g, slot, 1);
         sum -= 0.5 * expected;
         assert_true((double)v == expected);

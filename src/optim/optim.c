@@ -20,14 +20,17 @@ const struct yk_optimizer_ops *yk_optimizer_find(const char *name)
     return NULL;
 }
 
-unsigned yk_optimizer_slots(const struct yk_optimizer_ops *o, const struct yk_update *constants, bool sparse)
+unsigned yk_optimizer_slots(const struct yk_optimizer_ops *o, const struct yk_update *constants,
+                            bool sparse)
 {
     bool regularized = constants->l1 > 0 || constants->l2 > 0;
-    bool lazy = sparse && (o->lazy == YK_LAZY_ALWAYS || (o->lazy == YK_LAZY_IF_REGULARIZED && regularized));
+    bool lazy =
+        sparse && (o->lazy == YK_LAZY_ALWAYS || (o->lazy == YK_LAZY_IF_REGULARIZED && regularized));
     return o->slots + (lazy ? 1 : 0);
 }
 
-YK_WIDE static void steady_rates(float lr, uint64_t step, const float *restrict seen, float *restrict sum, size_t m)
+YK_WIDE static void steady_rates(float lr, uint64_t step, const float *restrict seen,
+                                 float *restrict sum, size_t m)
 {
     for (size_t j = 0; j < m; j++)
         sum[j] = lr * (float)(int32_t)missed(step, seen[j]);
@@ -44,8 +47,12 @@ void yk_missed_rates(const struct yk_update *u, const float *seen, float *sum, s
     double now = yk_prefix_at(&prefix, u->step);
     for (size_t j = 0; j < m; j++) {
         uint32_t gap = missed(u->step, seen[j]);
-        bool same = j > 0 && gap == missed(u->step, seen[j - 1]); /* keys of one row often were together before */
-        double rates = gap == 0 ? 0 : gap == u->step ? now : now - yk_prefix_at(&prefix, u->step - gap);
+        bool same =
+            j > 0 &&
+            gap == missed(u->step, seen[j - 1]); /* keys of one row often were together before */
+        double rates = gap == 0         ? 0
+                       : gap == u->step ? now
+                                        : now - yk_prefix_at(&prefix, u->step - gap);
         sum[j] = same ? sum[j - 1] : rates > 0 ? (float)rates : 0;
     }
 }

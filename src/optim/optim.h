@@ -27,7 +27,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(__clang__)
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) &&      \
+    !defined(__clang__)
 #define YK_WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define YK_WIDE /* sanitizers run before the resolver's tables exist; other architectures have one width */
@@ -58,22 +59,25 @@ enum yk_laziness { YK_LAZY_NEVER, YK_LAZY_IF_REGULARIZED, YK_LAZY_ALWAYS };
 
 struct yk_optimizer_ops {
     const char *name;
-    const char *help;           /* the formula, for --help and docs */
-    double lr;                  /* the rate if the user and the model give none */
-    const char *uses;           /* which of momentum|beta2|eps|l1|l2|weight-decay|ftrl-beta it has; "" for none */
-    unsigned slots;             /* state vectors of a dense run, each as long as the range */
-    const char *slot[YK_SLOTS]; /* their names in a checkpoint, and behind them "seen", if there is a use for it */
+    const char *help; /* the formula, for --help and docs */
+    double lr;        /* the rate if the user and the model give none */
+    const char
+        *uses; /* which of momentum|beta2|eps|l1|l2|weight-decay|ftrl-beta it has; "" for none */
+    unsigned slots; /* state vectors of a dense run, each as long as the range */
+    const char *slot
+        [YK_SLOTS]; /* their names in a checkpoint, and behind them "seen", if there is a use for it */
     enum yk_laziness lazy;
     /* Update w[0..n) in place. Never blocks, never fails; called by the thread that owns the range. Not for a state with "seen". */
-    void (*apply)(const struct yk_update *u, float *w, const float *g, float *const *slot, size_t n);
+    void (*apply)(const struct yk_update *u, float *w, const float *g, float *const *slot,
+                  size_t n);
     /* The same for the keys of a sparse step: g[i] belongs to w[key[i] - base] and to slot[.][key[i] - base]. For a key the bits are
      * those of `apply`. NULL: no sparse use. */
-    void (*apply_keys)(const struct yk_update *u, float *w, float *const *slot, uint32_t base, const uint32_t *key,
-                       const float *g, size_t n);
+    void (*apply_keys)(const struct yk_update *u, float *w, float *const *slot, uint32_t base,
+                       const uint32_t *key, const float *g, size_t n);
     /* out[i] = the value of key[i] as u->step would find it, untouched steps included; changes nothing else. If key is
      * NULL: of w[0..n), and then out may be w. NULL where apply_keys is. */
-    void (*read_keys)(const struct yk_update *u, const float *w, float *const *slot, uint32_t base, const uint32_t *key,
-                      float *out, size_t n);
+    void (*read_keys)(const struct yk_update *u, const float *w, float *const *slot, uint32_t base,
+                      const uint32_t *key, float *out, size_t n);
 };
 
 #define YK_OPTIMIZERS(X) X(sgd) X(momentum) X(adagrad) X(adam) X(ftrl)
@@ -82,7 +86,8 @@ const struct yk_optimizer_ops *yk_optimizer_find(const char *name); /* NULL if t
 const struct yk_optimizer_ops *yk_optimizer_at(unsigned i);         /* NULL past the end */
 
 /* State vectors of a run with these constants; their names are o->slot[]. */
-unsigned yk_optimizer_slots(const struct yk_optimizer_ops *o, const struct yk_update *constants, bool sparse);
+unsigned yk_optimizer_slots(const struct yk_optimizer_ops *o, const struct yk_update *constants,
+                            bool sparse);
 
 /* The learning rate as a function of the global step, from a text such as
  *     constant   staircase:0.5:1000   stairs:4:250:90000   exponential:0.96:1000   cosine:10000   cosine:10000:0.0001

@@ -8,7 +8,8 @@
 
 enum { N = 77, STEPS = 1000 }; /* N: no multiple of any vector */
 
-static const struct yk_update CONSTANTS = {.momentum = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .beta = 1};
+static const struct yk_update CONSTANTS = {
+    .momentum = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .beta = 1};
 
 struct state {
     float w[N], slot[YK_SLOTS][N];
@@ -21,19 +22,21 @@ static void begin(struct state *s, struct yk_rng *r)
         s->w[i] = (float)(yk_rng_unit(r) - 0.5);
 }
 
-static void apply(const struct yk_optimizer_ops *o, const struct yk_update *u, struct state *s, const float *g, size_t lo,
-                  size_t hi)
+static void apply(const struct yk_optimizer_ops *o, const struct yk_update *u, struct state *s,
+                  const float *g, size_t lo, size_t hi)
 {
     float *slot[YK_SLOTS];
     for (unsigned k = 0; k < YK_SLOTS; k++)
-        slot[k] = k < o->slots ? s->slot[k] + lo : NULL; /* one that it does not have is not there to touch */
+        slot[k] = k < o->slots ? s->slot[k] + lo
+                               : NULL; /* one that it does not have is not there to touch */
     o->apply(u, s->w + lo, g + lo, slot, hi - lo);
 }
 
 static void random_gradient(struct yk_rng *r, float *g)
 {
     for (int i = 0; i < N; i++)
-        g[i] = (float)((yk_rng_unit(r) - 0.4) * pow(10, yk_rng_unit(r) * 4 - 1)); /* of many sizes, with a drift */
+        g[i] = (float)((yk_rng_unit(r) - 0.4) *
+                       pow(10, yk_rng_unit(r) * 4 - 1)); /* of many sizes, with a drift */
 }
 
 /* Regularizers to try: none, each, both. Those that an optimizer does not have are left out. */
@@ -43,7 +46,8 @@ static const struct {
 
 static bool has(const struct yk_optimizer_ops *o, size_t t)
 {
-    return (TRY[t].l1 == 0 || yk_choice_has(o->uses, "l1")) && (TRY[t].l2 == 0 || yk_choice_has(o->uses, "l2")) &&
+    return (TRY[t].l1 == 0 || yk_choice_has(o->uses, "l1")) &&
+           (TRY[t].l2 == 0 || yk_choice_has(o->uses, "l2")) &&
            (TRY[t].decay == 0 || yk_choice_has(o->uses, "weight-decay"));
 }
 
@@ -72,10 +76,11 @@ static void follow_formula(const struct yk_optimizer_ops *o, size_t t)
             formula(o->name, &u, (double)u.lr, &w[i], (double)g[i], &m[i], &v[i]);
             path[i] += fabs(w[i] - before);
             double off = fabs((double)s.w[i] - w[i]);
-            double lost = t > 0 ? 6e-8 * (double)step * fabs(w[i]) : 0; /* a pull of equal parts is rounded alike every time */
+            double lost = t > 0 ? 6e-8 * (double)step * fabs(w[i])
+                                : 0; /* a pull of equal parts is rounded alike every time */
             if (!(off <= 2e-6 * (path[i] + 1) + lost))
-                fail_msg("%s, l1 %g, l2 %g, step %d: %.9g, not %.9g", o->name, (double)u.l1, (double)u.l2, (int)step,
-                         (double)s.w[i], w[i]);
+                fail_msg("%s, l1 %g, l2 %g, step %d: %.9g, not %.9g", o->name, (double)u.l1,
+                         (double)u.l2, (int)step, (double)s.w[i], w[i]);
         }
     }
     assert_true(path[0] > 0.1); /* it did move */
@@ -192,7 +197,11 @@ static void test_slots(void **state)
     static const struct {
         const char *name;
         unsigned dense, sparse, regularized; /* slots */
-    } OF[] = {{"sgd", 0, 0, 1}, {"momentum", 1, 2, 2}, {"adagrad", 1, 1, 2}, {"adam", 2, 2, 2}, {"ftrl", 2, 2, 2}};
+    } OF[] = {{"sgd", 0, 0, 1},
+              {"momentum", 1, 2, 2},
+              {"adagrad", 1, 1, 2},
+              {"adam", 2, 2, 2},
+              {"ftrl", 2, 2, 2}};
     for (size_t i = 0; i < sizeof OF / sizeof OF[0]; i++) {
         const struct yk_optimizer_ops *o = yk_optimizer_find(OF[i].name);
         const struct yk_update none = {0}, l1 = {.l1 = 1e-9f}, l2 = {.l2 = 1e-9f};
@@ -207,8 +216,9 @@ static void test_slots(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_formulas), cmocka_unit_test(test_ranges), cmocka_unit_test(test_scale),
-        cmocka_unit_test(test_list),     cmocka_unit_test(test_slots),
+        cmocka_unit_test(test_formulas), cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_scale),    cmocka_unit_test(test_list),
+        cmocka_unit_test(test_slots),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,7 +47,8 @@ static bool parse(const char *p, struct yk_schedule *s)
         s->shape = YK_CONSTANT;
     } else if (word(&p, "stairs")) {
         s->shape = YK_STAIRCASE;
-        if (!number(&p, 1, &stairs) || !number(&p, 0, &fall) || !number(&p, 0, &s->every) || stairs != floor(stairs))
+        if (!number(&p, 1, &stairs) || !number(&p, 0, &fall) || !number(&p, 0, &s->every) ||
+            stairs != floor(stairs))
             return false;
         s->rate = pow(1 / fall, 1 / (stairs - 1));
         s->every /= stairs - 1;
@@ -76,9 +77,9 @@ yk_code yk_schedule_parse(const char *text, struct yk_schedule *out, struct yk_e
     struct yk_schedule s = {.shape = YK_CONSTANT};
     if (!parse(text, &s)) {
         yk_fail(e, YK_USAGE, "'%.80s' is not a schedule", text);
-        yk_hint(
-            e, "constant, staircase:RATE:STEPS, stairs:N:FALL:STEPS, exponential:RATE:STEPS, cosine:STEPS[:LAST], or one of them "
-               "after 'warmup:STEPS,'");
+        yk_hint(e, "constant, staircase:RATE:STEPS, stairs:N:FALL:STEPS, exponential:RATE:STEPS, "
+                   "cosine:STEPS[:LAST], or one of them "
+                   "after 'warmup:STEPS,'");
         return YK_USAGE;
     }
     *out = s;
@@ -98,7 +99,8 @@ double yk_schedule_at(const struct yk_schedule *s, double lr, uint64_t step)
         rate = lr * pow(s->rate, t / s->every);
         break;
     case YK_COSINE:
-        rate = t >= s->every ? s->floor : s->floor + (lr - s->floor) * (1 + cos(M_PI * t / s->every)) / 2;
+        rate = t >= s->every ? s->floor
+                             : s->floor + (lr - s->floor) * (1 + cos(M_PI * t / s->every)) / 2;
         break;
     }
     return t < s->warmup ? rate * fmin((t + 1) / s->warmup, 1) : rate;
@@ -119,9 +121,11 @@ static double series(double complex c, double from, double n, bool ramp)
     if (n <= 0)
         return 0;
     double complex one = expm1_of(c), all = expm1_of(c * n);
-    double complex sum = c == 0 ? n : all / one, moment = 0; /* of e^(c j) and of j e^(c j), j = 0 .. n-1 */
+    double complex sum = c == 0 ? n : all / one,
+                   moment = 0; /* of e^(c j) and of j e^(c j), j = 0 .. n-1 */
     if (ramp && cabs(c) * n < 1e-2) {
-        double j1 = n * (n - 1) / 2, j2 = j1 * (2 * n - 1) / 3, j3 = j1 * j1, j4 = j2 * (3 * n * n - 3 * n - 1) / 5;
+        double j1 = n * (n - 1) / 2, j2 = j1 * (2 * n - 1) / 3, j3 = j1 * j1,
+               j4 = j2 * (3 * n * n - 3 * n - 1) / 5;
         moment = j1 + c * (j2 + c / 2 * (j3 + c / 3 * j4));
     } else if (ramp) {
         moment = (n * (all + 1) - all - sum) / one;
@@ -157,7 +161,8 @@ static double sum_of(const struct yk_schedule *s, double lr, double from, double
     case YK_COSINE:
         curve = fmax(fmin(to, ceil(s->every)) - from, 0); /* steps before it stays */
         return s->floor * series(0, from, n, ramp) +
-               (lr - s->floor) / 2 * (series(0, from, curve, ramp) + series(M_PI / s->every * I, from, curve, ramp));
+               (lr - s->floor) / 2 *
+                   (series(0, from, curve, ramp) + series(M_PI / s->every * I, from, curve, ramp));
     }
     return lr * series(0, from, n, ramp);
 }
@@ -165,7 +170,8 @@ static double sum_of(const struct yk_schedule *s, double lr, double from, double
 double yk_schedule_sum(const struct yk_schedule *s, double lr, uint64_t from, uint64_t to)
 {
     double a = (double)from, b = (double)to,
-           warm = fmin(fmax(floor(s->warmup), a), b); /* where the warm-up ends, as seen from [a, b) */
+           warm =
+               fmin(fmax(floor(s->warmup), a), b); /* where the warm-up ends, as seen from [a, b) */
     double sum = sum_of(s, lr, warm, b, false);
     return warm > a ? sum + sum_of(s, lr, a, warm, true) / s->warmup : sum;
 }
@@ -188,7 +194,9 @@ static double curve_to(const struct yk_prefix *p, double to)
         return p->factor * grown + p->lr * (1 + grown) * (to - stair * s->every);
     case YK_COSINE:
         curve = fmin(to, ceil(s->every));
-        waves = curve <= 1 ? curve : 0.5 + sin((curve - 0.5) * p->c) * p->factor; /* the sum of cos(c k), k < curve */
+        waves = curve <= 1 ? curve
+                           : 0.5 + sin((curve - 0.5) * p->c) *
+                                       p->factor; /* the sum of cos(c k), k < curve */
         return s->floor * to + (p->lr - s->floor) / 2 * (curve + waves);
     }
     return p->lr * to;
@@ -197,7 +205,8 @@ static double curve_to(const struct yk_prefix *p, double to)
 void yk_prefix_init(struct yk_prefix *p, const struct yk_schedule *s, double lr)
 {
     bool even = s->shape != YK_STAIRCASE || s->every == floor(s->every);
-    *p = (struct yk_prefix){.schedule = s, .lr = lr, .warm = floor(s->warmup), .slow = !even || s->rate == 1};
+    *p = (struct yk_prefix){
+        .schedule = s, .lr = lr, .warm = floor(s->warmup), .slow = !even || s->rate == 1};
     if (s->shape == YK_EXPONENTIAL) {
         p->c = log(s->rate) / s->every;
         p->factor = lr / expm1(p->c);

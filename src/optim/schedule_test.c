@@ -75,7 +75,8 @@ static void test_shapes(void **state)
     for (size_t i = 0; i < sizeof AT / sizeof AT[0]; i++) {
         double got = rate(AT[i].text, 2, AT[i].step);
         if (!(fabs(got - AT[i].expected) <= 1e-8))
-            fail_msg("%s at %llu: %.10g, not %.10g", AT[i].text, (unsigned long long)AT[i].step, got, AT[i].expected);
+            fail_msg("%s at %llu: %.10g, not %.10g", AT[i].text, (unsigned long long)AT[i].step,
+                     got, AT[i].expected);
     }
 }
 
@@ -83,7 +84,8 @@ static void test_shapes(void **state)
 static void test_warmup_stays_below(void **state)
 {
     (void)state;
-    static const char *const TEXT[] = {"warmup:0.5", "warmup:1", "warmup:2.5", "warmup:3.9,cosine:100"};
+    static const char *const TEXT[] = {"warmup:0.5", "warmup:1", "warmup:2.5",
+                                       "warmup:3.9,cosine:100"};
     for (size_t i = 0; i < sizeof TEXT / sizeof TEXT[0]; i++)
         for (uint64_t step = 0; step < 10; step++)
             assert_true(rate(TEXT[i], 2, step) <= 2);
@@ -191,11 +193,13 @@ static void test_sums(void **state)
                     expected += yk_schedule_at(&s, 2, k);
                 double got = yk_schedule_sum(&s, 2, from, from + n);
                 if (!(fabs(got - expected) <= 1e-9 * expected + 1e-14 * (double)n))
-                    fail_msg("%s over [%d, +%d): %.17g, not %.17g", TEXT[i], (int)from, (int)n, got, expected);
-                double whole = yk_prefix_at(&prefix, from + n), difference = whole - yk_prefix_at(&prefix, from);
-                if (!(fabs(difference - expected) <= 1e-9 * expected + 1e-12 * whole))
-                    fail_msg("%s over [%d, +%d): prefixes give %.17g, not %.17g", TEXT[i], (int)from, (int)n, difference,
+                    fail_msg("%s over [%d, +%d): %.17g, not %.17g", TEXT[i], (int)from, (int)n, got,
                              expected);
+                double whole = yk_prefix_at(&prefix, from + n),
+                       difference = whole - yk_prefix_at(&prefix, from);
+                if (!(fabs(difference - expected) <= 1e-9 * expected + 1e-12 * whole))
+                    fail_msg("%s over [%d, +%d): prefixes give %.17g, not %.17g", TEXT[i],
+                             (int)from, (int)n, difference, expected);
             }
     }
 }
@@ -211,9 +215,12 @@ static void test_long_sums(void **state)
     assert_int_equal(yk_schedule_parse("exponential:0.5:1000", &s, NULL), YK_OK);
     double half = pow(0.5, 1e-3);
     assert_true(fabs(yk_schedule_sum(&s, 1, 0, far) * (1 - half) - 1) < 1e-9);
-    assert_true(yk_schedule_sum(&s, 1, far, far + 1000) == 0);                  /* below the smallest number */
-    assert_int_equal(yk_schedule_parse("staircase:0.999:10", &s, NULL), YK_OK); /* many more stairs than are added one by one */
-    assert_true(fabs(yk_schedule_sum(&s, 1, 0, 100000) / (10 * (1 - pow(0.999, 10000)) / (1 - 0.999)) - 1) < 1e-9);
+    assert_true(yk_schedule_sum(&s, 1, far, far + 1000) == 0); /* below the smallest number */
+    assert_int_equal(yk_schedule_parse("staircase:0.999:10", &s, NULL),
+                     YK_OK); /* many more stairs than are added one by one */
+    assert_true(
+        fabs(yk_schedule_sum(&s, 1, 0, 100000) / (10 * (1 - pow(0.999, 10000)) / (1 - 0.999)) - 1) <
+        1e-9);
     assert_int_equal(yk_schedule_parse("cosine:1000000", &s, NULL), YK_OK);
     assert_true(fabs(yk_schedule_sum(&s, 1, 0, far) - 500000.5) < 1e-3);
     assert_int_equal(yk_schedule_parse("warmup:1000000000", &s, NULL), YK_OK);
@@ -222,8 +229,9 @@ static void test_long_sums(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_shapes), cmocka_unit_test(test_warmup_stays_below),
-                                       cmocka_unit_test(test_sums), cmocka_unit_test(test_long_sums),
-                                       cmocka_unit_test(test_refuses)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shapes), cmocka_unit_test(test_warmup_stays_below),
+        cmocka_unit_test(test_sums), cmocka_unit_test(test_long_sums),
+        cmocka_unit_test(test_refuses)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,14 +2,16 @@
  * with l1 or l2. */
 #include "optim/sparse.h"
 
-YK_INLINE void apply_regularized(const struct yk_update *u, struct flow f, float *restrict w, const float *restrict g, size_t n)
+YK_INLINE void apply_regularized(const struct yk_update *u, struct flow f, float *restrict w,
+                                 const float *restrict g, size_t n)
 {
     float lr = u->lr, rate = u->lr * u->scale;
     for (size_t i = 0; i < n; i++)
         w[i] = flowed(f, w[i] - rate * g[i], lr);
 }
 
-YK_WIDE static void apply(const struct yk_update *u, float *restrict w, const float *restrict g, float *const *slot, size_t n)
+YK_WIDE static void apply(const struct yk_update *u, float *restrict w, const float *restrict g,
+                          float *const *slot, size_t n)
 {
     float rate = u->lr * u->scale, pull = u->lr * u->decay;
     (void)slot;
@@ -31,8 +33,8 @@ YK_INLINE void catch_up(struct flow f, float *restrict w, const float *restrict 
         w[j] = flowed(f, w[j], missed[j]);
 }
 
-YK_INLINE void apply_lazily(const struct yk_update *u, struct flow f, float *w, float *seen, uint32_t base, const uint32_t *key,
-                            const float *g, size_t n)
+YK_INLINE void apply_lazily(const struct yk_update *u, struct flow f, float *w, float *seen,
+                            uint32_t base, const uint32_t *key, const float *g, size_t n)
 {
     float now = seen_now(u->step);
     for (size_t i = 0, m; i < n; i += m) {
@@ -49,8 +51,8 @@ YK_INLINE void apply_lazily(const struct yk_update *u, struct flow f, float *w, 
     }
 }
 
-YK_WIDE static void apply_keys(const struct yk_update *u, float *w, float *const *slot, uint32_t base, const uint32_t *key,
-                               const float *g, size_t n)
+YK_WIDE static void apply_keys(const struct yk_update *u, float *w, float *const *slot,
+                               uint32_t base, const uint32_t *key, const float *g, size_t n)
 {
     float rate = u->lr * u->scale;
     if (u->lazy && u->l2 > 0)
@@ -62,8 +64,8 @@ YK_WIDE static void apply_keys(const struct yk_update *u, float *w, float *const
             w[index_of(key[i], base)] -= rate * g[i];
 }
 
-YK_WIDE static void read_keys(const struct yk_update *u, const float *w, float *const *slot, uint32_t base, const uint32_t *key,
-                              float *out, size_t n)
+YK_WIDE static void read_keys(const struct yk_update *u, const float *w, float *const *slot,
+                              uint32_t base, const uint32_t *key, float *out, size_t n)
 {
     for (size_t i = 0, m; i < n; i += m) {
         float cw[STRIP], cs[STRIP], x[STRIP];

@@ -10,7 +10,8 @@ static void test_by_hand(void **state)
 {
     (void)state;
     const struct yk_optimizer_ops *o = yk_optimizer_find("sgd");
-    const struct yk_update u = {.lr = 0.5f, .scale = 0.25f, .momentum = 0.9f, .beta2 = 0.999f, .eps = 1};
+    const struct yk_update u = {
+        .lr = 0.5f, .scale = 0.25f, .momentum = 0.9f, .beta2 = 0.999f, .eps = 1};
     float w[3] = {1, -2, 0};
     const float g[3] = {8, -16, 0};
     o->apply(&u, w, g, NULL, 3);
@@ -33,6 +34,7 @@ static void test_decay(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_by_hand), cmocka_unit_test(test_decay)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_by_hand),
+                                       cmocka_unit_test(test_decay)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,7 +54,8 @@ YK_INLINE void copy(float *restrict to, const float *restrict from, size_t m)
 }
 
 /* The same of m keys; without keys, a copy. */
-YK_INLINE void gather(float *restrict to, const float *restrict from, uint32_t base, const uint32_t *restrict key, size_t m)
+YK_INLINE void gather(float *restrict to, const float *restrict from, uint32_t base,
+                      const uint32_t *restrict key, size_t m)
 {
     if (key == NULL) {
         copy(to, from, m);
@@ -65,7 +66,8 @@ YK_INLINE void gather(float *restrict to, const float *restrict from, uint32_t b
         to[j] = from[index_of(key[j], base)];
 }
 
-YK_INLINE void scatter(float *restrict to, const float *restrict from, uint32_t base, const uint32_t *restrict key, size_t m)
+YK_INLINE void scatter(float *restrict to, const float *restrict from, uint32_t base,
+                       const uint32_t *restrict key, size_t m)
 {
     for (size_t j = 0; j < m; j++)
         to[index_of(key[j], base)] = from[j];
@@ -85,7 +87,8 @@ YK_INLINE float shrink(float y)
     const float round = 0x1.8p23f;
     y = y < 80 ? y : 80;
     float rounded = y * 1.44269504f + round, k = rounded - round;
-    float r = (k * 0.693359375f - y) + k * -2.12194440e-4f; /* k ln 2 - y; k times the first part is exact */
+    float r = (k * 0.693359375f - y) +
+              k * -2.12194440e-4f; /* k ln 2 - y; k times the first part is exact */
     float p = 1.0f / 720 + r * (1.0f / 5040);
     p = 1.0f / 120 + r * p;
     p = 1.0f / 24 + r * p;
@@ -110,7 +113,8 @@ struct flow {
 YK_INLINE struct flow flow_of(const struct yk_update *u, bool decays)
 {
     float ratio = decays ? u->l1 / u->l2 : 0;
-    return (struct flow){.decays = decays, .l1 = u->l1, .l2 = u->l2, .ratio = ratio < 3e38f ? ratio : 3e38f};
+    return (struct flow){
+        .decays = decays, .l1 = u->l1, .l2 = u->l2, .ratio = ratio < 3e38f ? ratio : 3e38f};
 }
 
 /* What a value is when the flow has acted for the time x. Not-a-number stays what it is. */

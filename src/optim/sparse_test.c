@@ -19,10 +19,12 @@ struct state {
 enum { WAYS = 4 };
 static bool constants(struct yk_update *u, const struct yk_optimizer_ops *o, unsigned t)
 {
-    *u = (struct yk_update){.lr = (float)o->lr, .scale = 0.5f, .momentum = 0.9f, .eps = 1e-8f, .beta = 1};
+    *u = (struct yk_update){
+        .lr = (float)o->lr, .scale = 0.5f, .momentum = 0.9f, .eps = 1e-8f, .beta = 1};
     u->l1 = t & 1 ? 0.01f : 0;
     u->l2 = t & 2 ? 0.05f : 0;
-    return o->apply_keys != NULL && (u->l1 == 0 || yk_choice_has(o->uses, "l1")) && (u->l2 == 0 || yk_choice_has(o->uses, "l2"));
+    return o->apply_keys != NULL && (u->l1 == 0 || yk_choice_has(o->uses, "l1")) &&
+           (u->l2 == 0 || yk_choice_has(o->uses, "l2"));
 }
 
 static void slots_of(struct state *s, float **slot)
@@ -104,7 +106,8 @@ static void test_bits(void **state)
 
 /* A few keys a step, and all of them read at times: as if the formula had been applied to all of them every time, with no gradient
  * for most. */
-static void follow(const struct yk_optimizer_ops *o, const struct yk_update *constant, const char *schedule, double within)
+static void follow(const struct yk_optimizer_ops *o, const struct yk_update *constant,
+                   const char *schedule, double within)
 {
     struct yk_update u = *constant;
     struct yk_schedule shape;
@@ -135,8 +138,9 @@ static void follow(const struct yk_optimizer_ops *o, const struct yk_update *con
             for (int i = 0; i < N; i++) {
                 double scale = fmax(most[i], 1e-3);
                 if (!(fabs((double)out[i] - w[i]) <= within * scale))
-                    fail_msg("%s, l1 %g, l2 %g, %s, step %d, key %d: %.9g, not %.9g", o->name, (double)u.l1, (double)u.l2,
-                             schedule, (int)step, i, (double)out[i], w[i]);
+                    fail_msg("%s, l1 %g, l2 %g, %s, step %d, key %d: %.9g, not %.9g", o->name,
+                             (double)u.l1, (double)u.l2, schedule, (int)step, i, (double)out[i],
+                             w[i]);
                 moved += out[i] != s.w[i];
             }
         }
@@ -174,7 +178,8 @@ static void test_lazy(void **state)
 static void test_schedules(void **state)
 {
     (void)state;
-    static const char *const TEXT[] = {"staircase:0.7:90", "exponential:0.5:300", "cosine:800:0.001", "warmup:200,constant",
+    static const char *const TEXT[] = {"staircase:0.7:90", "exponential:0.5:300",
+                                       "cosine:800:0.001", "warmup:200,constant",
                                        "warmup:100,exponential:0.9:50"};
     for (size_t i = 0; i < sizeof TEXT / sizeof TEXT[0]; i++)
         for (unsigned k = 0; yk_optimizer_at(k) != NULL; k++)
@@ -191,11 +196,14 @@ static void test_far_steps(void **state)
 {
     (void)state;
     const struct yk_optimizer_ops *o = yk_optimizer_find("sgd");
-    struct yk_update u = {.lr = 0.5f, .scale = 1, .l2 = 0.01f, .lazy = true, .step = (UINT64_C(1) << 32) - 2};
+    struct yk_update u = {
+        .lr = 0.5f, .scale = 1, .l2 = 0.01f, .lazy = true, .step = (UINT64_C(1) << 32) - 2};
     float w = 1, seen = 0, g = 0, out, *slot[YK_SLOTS] = {&seen};
     const uint32_t key = 0;
     for (int i = 0; i < 4; i++, u.step++)
-        o->apply_keys(&u, &w, slot, 0, &key, &g, 1); /* the first one catches up 2^32 - 2 steps: too many to be told from few */
+        o->apply_keys(
+            &u, &w, slot, 0, &key, &g,
+            1); /* the first one catches up 2^32 - 2 steps: too many to be told from few */
     float start = w;
     assert_true(start > 0.9f);
     u.step += 100;
@@ -216,12 +224,19 @@ static void test_extremes(void **state)
     for (unsigned k = 0; yk_optimizer_at(k) != NULL; k++)
         for (unsigned a = 0; a < LS * LS; a++) {
             const struct yk_optimizer_ops *o = yk_optimizer_at(k);
-            struct yk_update u = {
-                .lr = 0.1f, .scale = 1, .momentum = 0.9f, .eps = 1e-8f, .beta = 1, .l1 = L[a / LS], .l2 = L[a % LS]};
+            struct yk_update u = {.lr = 0.1f,
+                                  .scale = 1,
+                                  .momentum = 0.9f,
+                                  .eps = 1e-8f,
+                                  .beta = 1,
+                                  .l1 = L[a / LS],
+                                  .l2 = L[a % LS]};
             float w[GS] = {0}, x[GS] = {0}, y[GS] = {0}, *slot[YK_SLOTS] = {x, y};
             uint32_t key[GS];
-            bool linear = strcmp(o->name, "momentum") == 0; /* adds l2 w: no step is stable with l2 = 1e6 */
-            if (o->apply_keys == NULL || (u.l1 > 0 && !yk_choice_has(o->uses, "l1")) || (linear && u.l2 >= 1))
+            bool linear =
+                strcmp(o->name, "momentum") == 0; /* adds l2 w: no step is stable with l2 = 1e6 */
+            if (o->apply_keys == NULL || (u.l1 > 0 && !yk_choice_has(o->uses, "l1")) ||
+                (linear && u.l2 >= 1))
                 continue;
             u.lazy = yk_optimizer_slots(o, &u, true) > o->slots;
             for (uint32_t i = 0; i < GS; i++)
@@ -231,8 +246,8 @@ static void test_extremes(void **state)
             assert_true(w[0] == 0 && w[1] == 0);
             for (unsigned i = 0; i < GS; i++)
                 if (!isfinite(w[i]) || (G[i] > 0 && w[i] > 0) || (G[i] < 0 && w[i] < 0))
-                    fail_msg("%s, l1 %g, l2 %g: gradient %g made %g", o->name, (double)u.l1, (double)u.l2, (double)G[i],
-                             (double)w[i]);
+                    fail_msg("%s, l1 %g, l2 %g: gradient %g made %g", o->name, (double)u.l1,
+                             (double)u.l2, (double)G[i], (double)w[i]);
         }
 }
 
@@ -261,8 +276,9 @@ static void test_nan_stays(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bits),      cmocka_unit_test(test_lazy),     cmocka_unit_test(test_schedules),
-        cmocka_unit_test(test_far_steps), cmocka_unit_test(test_extremes), cmocka_unit_test(test_nan_stays),
+        cmocka_unit_test(test_bits),      cmocka_unit_test(test_lazy),
+        cmocka_unit_test(test_schedules), cmocka_unit_test(test_far_steps),
+        cmocka_unit_test(test_extremes),  cmocka_unit_test(test_nan_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,7 +55,8 @@ static yk_code list_steps(const char *dir, struct list *out, struct yk_error *e)
     *out = (struct list){0};
     DIR *d = opendir(dir);
     if (d == NULL)
-        return errno == ENOENT ? YK_OK : yk_fail_errno(e, YK_DATA, "cannot open the folder '%s'", dir);
+        return errno == ENOENT ? YK_OK
+                               : yk_fail_errno(e, YK_DATA, "cannot open the folder '%s'", dir);
     for (struct dirent *entry; (entry = readdir(d)) != NULL;) {
         uint64_t step;
         if (!parse_name(entry->d_name, &step))
@@ -97,8 +98,9 @@ static void prune(const char *dir, uint64_t written, unsigned keep)
     free(all.step);
 }
 
-yk_code yk_checkpoint_write(const char *dir, uint64_t step, const struct yk_tensor *tensor, size_t n, const struct yk_meta *meta,
-                            size_t metas, unsigned keep, char path[YK_PATH_MAX], struct yk_error *e)
+yk_code yk_checkpoint_write(const char *dir, uint64_t step, const struct yk_tensor *tensor,
+                            size_t n, const struct yk_meta *meta, size_t metas, unsigned keep,
+                            char path[YK_PATH_MAX], struct yk_error *e)
 {
     yk_code rc = step_path(path, dir, step, e);
     if (rc == YK_OK)
@@ -113,8 +115,10 @@ yk_code yk_checkpoint_write(const char *dir, uint64_t step, const struct yk_tens
 }
 
 /* One pass over the names as they are now. *gone: a file went between the listing and the reading, as a writer prunes. */
-static yk_code try_newest(const char *dir, struct yk_tensors *out, char path[YK_PATH_MAX], int *found, bool *gone,
-                          void (*damaged)(void *arg, const struct yk_error *why), void *arg, struct yk_error *e)
+static yk_code try_newest(const char *dir, struct yk_tensors *out, char path[YK_PATH_MAX],
+                          int *found, bool *gone,
+                          void (*damaged)(void *arg, const struct yk_error *why), void *arg,
+                          struct yk_error *e)
 {
     struct list all;
     *gone = false;
@@ -147,8 +151,9 @@ out_list:
     return rc;
 }
 
-yk_code yk_checkpoint_newest(const char *dir, struct yk_tensors *out, char path[YK_PATH_MAX], int *found,
-                             void (*damaged)(void *arg, const struct yk_error *why), void *arg, struct yk_error *e)
+yk_code yk_checkpoint_newest(const char *dir, struct yk_tensors *out, char path[YK_PATH_MAX],
+                             int *found, void (*damaged)(void *arg, const struct yk_error *why),
+                             void *arg, struct yk_error *e)
 {
     yk_code rc;
     bool gone;

@@ -22,9 +22,11 @@ enum { FLOATS = 50000 };
 static float values[FLOATS];
 static char path[YK_PATH_MAX];
 
-static yk_code save_some(const char *dir, uint64_t step, unsigned keep, size_t floats, struct yk_error *e)
+static yk_code save_some(const char *dir, uint64_t step, unsigned keep, size_t floats,
+                         struct yk_error *e)
 {
-    struct yk_tensor t = {.name = "w", .ndim = 1, .shape = {floats}, .count = floats, .data = values};
+    struct yk_tensor t = {
+        .name = "w", .ndim = 1, .shape = {floats}, .count = floats, .data = values};
     struct yk_meta m = {.key = "step"};
     snprintf(m.value, sizeof m.value, "%llu", (unsigned long long)step);
     for (size_t i = 0; i < floats; i++)
@@ -107,7 +109,8 @@ static void test_other_files_are_not_ours(void **state)
 {
     int damaged;
     static const char *const names[] = {"step-1.safetensors", "step-000000000001.safetensors.bak",
-                                        "step-00000000000x.safetensors", "step-0000000000001.safetensors", "notes.txt"};
+                                        "step-00000000000x.safetensors",
+                                        "step-0000000000001.safetensors", "notes.txt"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         assert_int_equal(yk_file_write(file(state, names[i]), "x", 1, NULL), YK_OK);
     assert_int_equal(newest(*state, &damaged), 0);
@@ -151,7 +154,8 @@ static void test_damaged_newest_falls_back(void **state)
             assert_int_equal(newest(*state, &damaged), 100);
             assert_int_equal(damaged, 1);
         }
-    assert_int_equal(yk_file_write(file(state, "step-000000000100.safetensors"), "", 0, NULL), YK_OK);
+    assert_int_equal(yk_file_write(file(state, "step-000000000100.safetensors"), "", 0, NULL),
+                     YK_OK);
     assert_int_equal(yk_checkpoint_newest(*state, &t, from, &found, NULL, NULL, &e), YK_DATA);
     assert_non_null(strstr(e.text, "no whole checkpoint"));
     free(whole);
@@ -162,7 +166,8 @@ static void test_damaged_future_does_not_count(void **state)
 {
     int damaged;
     save(*state, 100, 1);
-    assert_int_equal(yk_file_write(file(state, "step-000000000300.safetensors"), "x", 1, NULL), YK_OK);
+    assert_int_equal(yk_file_write(file(state, "step-000000000300.safetensors"), "x", 1, NULL),
+                     YK_OK);
     save(*state, 200, 1);
     assert_int_equal(newest(*state, &damaged), 200);
     assert_int_equal(damaged, 1);
@@ -287,7 +292,8 @@ static void test_folder_that_cannot_be(void **state)
     int found;
     assert_int_equal(yk_file_write(file(state, "plain"), "x", 1, NULL), YK_OK);
     assert_int_equal(save_some(file(state, "plain"), 1, 1, 10, &e), YK_FAILED);
-    assert_int_equal(yk_checkpoint_newest(file(state, "plain"), &t, from, &found, NULL, NULL, &e), YK_DATA);
+    assert_int_equal(yk_checkpoint_newest(file(state, "plain"), &t, from, &found, NULL, NULL, &e),
+                     YK_DATA);
 }
 
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, testdir_setup, testdir_teardown)

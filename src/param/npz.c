@@ -18,7 +18,10 @@
 #include <stdio.h>
 #include <zlib.h>
 
-enum { VERSION = 20, EPOCH_DATE = 0x21 /* 1 January 1980, so that equal models give equal files */ };
+enum {
+    VERSION = 20,
+    EPOCH_DATE = 0x21 /* 1 January 1980, so that equal models give equal files */
+};
 
 static void u16(struct yk_buf *b, unsigned v)
 {
@@ -37,7 +40,8 @@ static void npy_header(struct yk_buf *b, const struct yk_view *v)
     struct yk_buf dict = {0};
     yk_buf_text(&dict, "{'descr': '<f4', 'fortran_order': False, 'shape': (");
     for (uint32_t i = 0; i < v->ndim; i++)
-        yk_buf_format(&dict, "%llu,%s", (unsigned long long)v->shape[i], i + 1 < v->ndim ? " " : "");
+        yk_buf_format(&dict, "%llu,%s", (unsigned long long)v->shape[i],
+                      i + 1 < v->ndim ? " " : "");
     yk_buf_text(&dict, "), }");
     while ((10 + dict.len + 1) % 64 != 0)
         yk_buf_text(&dict, " ");
@@ -64,15 +68,17 @@ static void zip_fields(struct yk_buf *b, uint32_t crc, uint64_t size, size_t nam
     u16(b, 0);
 }
 
-static yk_code write_view(struct yk_outfile *f, const struct yk_params *p, const struct yk_view *v, uint64_t *offset,
-                          struct yk_buf *directory, struct yk_error *e)
+static yk_code write_view(struct yk_outfile *f, const struct yk_params *p, const struct yk_view *v,
+                          uint64_t *offset, struct yk_buf *directory, struct yk_error *e)
 {
     struct yk_buf npy = {0}, entry = {0};
     char name[YK_NAME + 8];
     const float *data = p->flat + v->at;
-    size_t bytes = v->count * sizeof(float), len = (size_t)snprintf(name, sizeof name, "%s.npy", v->name);
+    size_t bytes = v->count * sizeof(float),
+           len = (size_t)snprintf(name, sizeof name, "%s.npy", v->name);
     npy_header(&npy, v);
-    uint32_t crc = (uint32_t)crc32_z(crc32_z(0, (const unsigned char *)npy.data, npy.len), (const unsigned char *)data, bytes);
+    uint32_t crc = (uint32_t)crc32_z(crc32_z(0, (const unsigned char *)npy.data, npy.len),
+                                     (const unsigned char *)data, bytes);
     uint64_t size = npy.len + bytes;
     u32(&entry, 0x04034b50);
     zip_fields(&entry, crc, size, len);
@@ -89,7 +95,8 @@ static yk_code write_view(struct yk_outfile *f, const struct yk_params *p, const
     u32(directory, *offset);
     yk_buf_add(directory, name, len);
 
-    yk_code rc = npy.failed || entry.failed ? yk_fail_memory(e, entry.len) : yk_outfile_write(f, entry.data, entry.len, e);
+    yk_code rc = npy.failed || entry.failed ? yk_fail_memory(e, entry.len)
+                                            : yk_outfile_write(f, entry.data, entry.len, e);
     if (rc == YK_OK)
         rc = yk_outfile_write(f, data, bytes, e);
     *offset += entry.len + bytes;
@@ -104,7 +111,8 @@ yk_code yk_npz_write(const char *path, const struct yk_params *p, struct yk_erro
     struct yk_buf directory = {0};
     uint64_t offset = 0;
     if (p->weights >= UINT32_MAX / sizeof(float) - (1 << 20))
-        return yk_fail(e, YK_USAGE, "the model is too big for an .npz file: %zu floats", p->weights);
+        return yk_fail(e, YK_USAGE, "the model is too big for an .npz file: %zu floats",
+                       p->weights);
     yk_code rc = yk_outfile_open(&f, path, e);
     if (rc != YK_OK)
         return rc;

@@ -34,8 +34,9 @@ static uint32_t crc32_slow(const uint8_t *p, size_t n)
 }
 
 /* Does the directory's line at `d` describe a whole .npy of this view? Returns where the line ends. */
-static const uint8_t *check_entry(const uint8_t *file, size_t n, const uint8_t *d, const struct yk_params *p,
-                                  const struct yk_view *v, const char *shape)
+static const uint8_t *check_entry(const uint8_t *file, size_t n, const uint8_t *d,
+                                  const struct yk_params *p, const struct yk_view *v,
+                                  const char *shape)
 {
     char name[YK_NAME + 8], dict[256];
     assert_int_equal(u32(d), 0x02014b50);
@@ -51,7 +52,9 @@ static const uint8_t *check_entry(const uint8_t *file, size_t n, const uint8_t *
     const uint8_t *local = file + at;
     assert_true(at + 30 + length + size <= n);
     assert_int_equal(u32(local), 0x04034b50);
-    assert_memory_equal(local + 4, d + 6, 26); /* version, flags, method, time, date, crc, sizes, lengths: the same twice */
+    assert_memory_equal(
+        local + 4, d + 6,
+        26); /* version, flags, method, time, date, crc, sizes, lengths: the same twice */
     assert_memory_equal(local + 30, name, length);
 
     const uint8_t *npy = local + 30 + length;
@@ -74,7 +77,8 @@ static void test_archive(void **state)
     const struct yk_view spec[] = {{.name = "softmax.weight", .ndim = 2, .shape = {3, 5}},
                                    {.name = "softmax.bias", .ndim = 1, .shape = {3}},
                                    {.name = "conv", .ndim = 4, .shape = {2, 1, 3, 7}}};
-    static const char *const SHAPE[] = {"(2, 1, 3, 7,)", "(3,)", "(3, 5,)"}; /* in the order of the names */
+    static const char *const SHAPE[] = {"(2, 1, 3, 7,)", "(3,)",
+                                        "(3, 5,)"}; /* in the order of the names */
     struct yk_params p;
     struct yk_error e;
     char path[YK_PATH_MAX], *bytes, *again;
@@ -101,7 +105,8 @@ static void test_archive(void **state)
     assert_ptr_equal(d, end);
     assert_int_equal(u32(directory + 42), 0); /* no hole before the first entry */
 
-    assert_int_equal(yk_npz_write(path, &p, &e), YK_OK); /* over itself; equal models give equal files */
+    assert_int_equal(yk_npz_write(path, &p, &e),
+                     YK_OK); /* over itself; equal models give equal files */
     assert_int_equal(yk_file_read(path, 1 << 20, &again, &m, &e), YK_OK);
     assert_int_equal(n, m);
     assert_memory_equal(bytes, again, n);

@@ -18,7 +18,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { IR_VERSION = 7, FLOAT = 1, INT64 = 7, ATTRIBUTE_FLOAT = 1, ATTRIBUTE_INT = 2, ATTRIBUTE_INTS = 7, OWN = 32 };
+enum {
+    IR_VERSION = 7,
+    FLOAT = 1,
+    INT64 = 7,
+    ATTRIBUTE_FLOAT = 1,
+    ATTRIBUTE_INT = 2,
+    ATTRIBUTE_INTS = 7,
+    OWN = 32
+};
 #define FILE_MOST ((uint64_t)INT32_MAX)
 
 struct yk_onnx_tensor {
@@ -42,7 +50,8 @@ static void open_field(struct yk_buf *b, unsigned field, uint64_t bytes)
 }
 
 /* Field 5 of a node, from what `v` holds already. */
-static void close_attribute(struct yk_buf *attributes, struct yk_buf *v, const char *name, uint64_t type)
+static void close_attribute(struct yk_buf *attributes, struct yk_buf *v, const char *name,
+                            uint64_t type)
 {
     yk_pb_text(v, 1, name);
     yk_pb_varint(v, 20, type);
@@ -72,8 +81,8 @@ void yk_onnx_ints(struct yk_buf *attributes, const char *name, const uint32_t *v
     close_attribute(attributes, &b, name, ATTRIBUTE_INTS);
 }
 
-void yk_onnx_node(struct yk_onnx *g, const char *op, const char *name, const char *const *in, unsigned ins, const char *out,
-                  struct yk_buf *attributes)
+void yk_onnx_node(struct yk_onnx *g, const char *op, const char *name, const char *const *in,
+                  unsigned ins, const char *out, struct yk_buf *attributes)
 {
     struct yk_buf node = {0};
     for (unsigned i = 0; i < ins; i++)
@@ -90,8 +99,8 @@ void yk_onnx_node(struct yk_onnx *g, const char *op, const char *name, const cha
     yk_buf_release(&node);
 }
 
-static void add_tensor(struct yk_onnx *g, const char *name, uint64_t type, unsigned ndim, const uint64_t *shape, const void *data,
-                       uint64_t each)
+static void add_tensor(struct yk_onnx *g, const char *name, uint64_t type, unsigned ndim,
+                       const uint64_t *shape, const void *data, uint64_t each)
 {
     if (g->tensors == g->room) {
         size_t room = g->room > 0 ? 2 * g->room : 16;
@@ -119,7 +128,8 @@ static void add_tensor(struct yk_onnx *g, const char *name, uint64_t type, unsig
     g->failed |= t->head.failed;
 }
 
-void yk_onnx_floats(struct yk_onnx *g, const char *name, unsigned ndim, const uint64_t *shape, const float *data)
+void yk_onnx_floats(struct yk_onnx *g, const char *name, unsigned ndim, const uint64_t *shape,
+                    const float *data)
 {
     add_tensor(g, name, FLOAT, ndim, shape, data, sizeof *data);
 }
@@ -131,7 +141,8 @@ void yk_onnx_shape(struct yk_onnx *g, const char *name, unsigned n, const int64_
 }
 
 /* A ValueInfoProto of floats as field `field` of the graph. */
-static void add_value(struct yk_onnx *g, unsigned field, const char *name, unsigned ndim, const uint64_t *shape)
+static void add_value(struct yk_onnx *g, unsigned field, const char *name, unsigned ndim,
+                      const uint64_t *shape)
 {
     struct yk_buf dims = {0}, dim = {0}, tensor = {0}, type = {0}, value = {0};
     for (unsigned i = 0; i < ndim; i++) {
@@ -166,7 +177,8 @@ void yk_onnx_output(struct yk_onnx *g, const char *name, unsigned ndim, const ui
 }
 
 /* Everything before the tensors, which have `values` bytes. */
-static void write_head(const struct yk_onnx *g, const char *name, uint64_t values, struct yk_buf *out)
+static void write_head(const struct yk_onnx *g, const char *name, uint64_t values,
+                       struct yk_buf *out)
 {
     struct yk_buf opset = {0}, label = {0};
     yk_pb_varint(out, 1, IR_VERSION);
@@ -185,7 +197,8 @@ static void write_head(const struct yk_onnx *g, const char *name, uint64_t value
     yk_buf_release(&label);
 }
 
-yk_code yk_onnx_write(const struct yk_onnx *g, const char *path, const char *name, struct yk_error *e)
+yk_code yk_onnx_write(const struct yk_onnx *g, const char *path, const char *name,
+                      struct yk_error *e)
 {
     struct yk_outfile file;
     struct yk_buf head = {0}, key = {0};
@@ -195,14 +208,16 @@ yk_code yk_onnx_write(const struct yk_onnx *g, const char *path, const char *nam
         const struct yk_onnx_tensor *t = &g->tensor[i];
         yk_buf_clear(&key);
         open_field(&key, 5, t->head.len + t->bytes);
-        values += key.len + t->head.len + t->bytes; /* the tensors exist: their sum is far from wrapping */
+        values += key.len + t->head.len +
+                  t->bytes; /* the tensors exist: their sum is far from wrapping */
     }
     write_head(g, name, values, &head);
     yk_code rc = YK_OK;
     if (head.failed || key.failed)
         rc = yk_fail_memory(e, head.len);
     else if (head.len + values > FILE_MOST)
-        rc = yk_fail(e, YK_USAGE, "cannot write '%s': ONNX files end at 2 GB, this one would have %s", path,
+        rc = yk_fail(e, YK_USAGE,
+                     "cannot write '%s': ONNX files end at 2 GB, this one would have %s", path,
                      yk_size_text(head.len + values, size));
     if (rc == YK_OK)
         rc = yk_outfile_open(&file, path, e);
@@ -214,7 +229,8 @@ yk_code yk_onnx_write(const struct yk_onnx *g, const char *path, const char *nam
         yk_buf_clear(&key);
         open_field(&key, 5, t->head.len + t->bytes);
         yk_buf_add(&key, t->head.data, t->head.len);
-        rc = key.failed ? yk_fail_memory(e, key.len) : yk_outfile_write(&file, key.data, key.len, e);
+        rc =
+            key.failed ? yk_fail_memory(e, key.len) : yk_outfile_write(&file, key.data, key.len, e);
         if (rc == YK_OK)
             rc = yk_outfile_write(&file, t->data != NULL ? t->data : t->own, t->bytes, e);
     }

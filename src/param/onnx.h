@@ -29,18 +29,21 @@ void yk_onnx_float(struct yk_buf *attributes, const char *name, float v);
 void yk_onnx_ints(struct yk_buf *attributes, const char *name, const uint32_t *v, unsigned n);
 
 /* `in`: names, `ins` of them. `attributes` may be NULL; it is emptied. */
-void yk_onnx_node(struct yk_onnx *g, const char *op, const char *name, const char *const *in, unsigned ins, const char *out,
-                  struct yk_buf *attributes);
+void yk_onnx_node(struct yk_onnx *g, const char *op, const char *name, const char *const *in,
+                  unsigned ins, const char *out, struct yk_buf *attributes);
 
 /* A tensor with values. `data` must live until the graph is written, unless it is 32 bytes or less: then it is copied. */
-void yk_onnx_floats(struct yk_onnx *g, const char *name, unsigned ndim, const uint64_t *shape, const float *data);
-void yk_onnx_shape(struct yk_onnx *g, const char *name, unsigned n, const int64_t *data); /* of whole numbers, n <= 4 */
+void yk_onnx_floats(struct yk_onnx *g, const char *name, unsigned ndim, const uint64_t *shape,
+                    const float *data);
+void yk_onnx_shape(struct yk_onnx *g, const char *name, unsigned n,
+                   const int64_t *data); /* of whole numbers, n <= 4 */
 
 void yk_onnx_input(struct yk_onnx *g, const char *name, unsigned ndim, const uint64_t *shape);
 void yk_onnx_output(struct yk_onnx *g, const char *name, unsigned ndim, const uint64_t *shape);
 
 /* Atomic (see base/file.h); values go straight to the file. More than 2 GB is YK_USAGE: protobuf ends there. */
-yk_code yk_onnx_write(const struct yk_onnx *g, const char *path, const char *name, struct yk_error *e);
+yk_code yk_onnx_write(const struct yk_onnx *g, const char *path, const char *name,
+                      struct yk_error *e);
 void yk_onnx_release(struct yk_onnx *g); /* a zeroed one is fine */
 
 #endif

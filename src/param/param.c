@@ -15,7 +15,8 @@
 #include <sys/mman.h>
 #include <xxhash.h>
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "parameters are stored as they are in memory");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "parameters are stored as they are in memory");
 
 enum {
     LINE_FLOATS = 16, /* of 64 bytes */
@@ -30,12 +31,14 @@ float *yk_floats(size_t count)
         return NULL;
     size_t bytes = count * sizeof(float);
     size_t align = bytes > HUGE_FROM ? HUGE_PAGE : LINE_BYTES;
-    size_t size = bytes > 0 ? (bytes + align - 1) / align * align : align; /* aligned_alloc wants a multiple */
+    size_t size = bytes > 0 ? (bytes + align - 1) / align * align
+                            : align; /* aligned_alloc wants a multiple */
     float *f = aligned_alloc(align, size);
     if (f == NULL)
         return NULL;
     if (align == HUGE_PAGE)
-        madvise(f, size, MADV_HUGEPAGE); /* advice: without it the same memory comes in small pages */
+        madvise(f, size,
+                MADV_HUGEPAGE); /* advice: without it the same memory comes in small pages */
     return memset(f, 0, size);
 }
 
@@ -54,22 +57,27 @@ static int by_name(const void *a, const void *b)
 static yk_code check_view(struct yk_view *v, struct yk_error *e)
 {
     if (memchr(v->name, '\0', sizeof v->name) == NULL)
-        return yk_fail(e, YK_USAGE, "parameter name '%.20s...' is too long: at most %d characters", v->name, YK_NAME - 1);
+        return yk_fail(e, YK_USAGE, "parameter name '%.20s...' is too long: at most %d characters",
+                       v->name, YK_NAME - 1);
     if (v->name[0] == '\0')
         return yk_fail(e, YK_USAGE, "a parameter has no name");
     if (v->ndim < 1 || v->ndim > YK_DIMS)
-        return yk_fail(e, YK_USAGE, "parameter '%s' has %u dimensions: 1 to %d are possible", v->name, v->ndim, YK_DIMS);
+        return yk_fail(e, YK_USAGE, "parameter '%s' has %u dimensions: 1 to %d are possible",
+                       v->name, v->ndim, YK_DIMS);
     v->count = 1;
     for (uint32_t d = 0; d < v->ndim; d++) {
         if (v->shape[d] == 0)
             return yk_fail(e, YK_USAGE, "parameter '%s' is empty: dimension %u is 0", v->name, d);
-        if (__builtin_mul_overflow(v->count, v->shape[d], &v->count) || v->count > SIZE_MAX / 4 / sizeof(float))
-            return yk_fail(e, YK_USAGE, "parameter '%s' is too large for this machine's addresses", v->name);
+        if (__builtin_mul_overflow(v->count, v->shape[d], &v->count) ||
+            v->count > SIZE_MAX / 4 / sizeof(float))
+            return yk_fail(e, YK_USAGE, "parameter '%s' is too large for this machine's addresses",
+                           v->name);
     }
     return YK_OK;
 }
 
-yk_code yk_params_layout(struct yk_params *p, const struct yk_view *spec, size_t n, struct yk_error *e)
+yk_code yk_params_layout(struct yk_params *p, const struct yk_view *spec, size_t n,
+                         struct yk_error *e)
 {
     yk_code rc = YK_OK;
     size_t count = 0, weights = 0;
@@ -91,7 +99,8 @@ yk_code yk_params_layout(struct yk_params *p, const struct yk_view *spec, size_t
         view[i].at = count;
         count += (view[i].count + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS;
         weights += view[i].count;
-        if (count > SIZE_MAX / 4 / sizeof(float)) { /* each is at most that, so the sum has not wrapped yet */
+        if (count > SIZE_MAX / 4 /
+                        sizeof(float)) { /* each is at most that, so the sum has not wrapped yet */
             rc = yk_fail(e, YK_USAGE, "the parameters are too large for this machine's addresses");
             goto out_view;
         }
@@ -103,7 +112,8 @@ out_view:
     return rc;
 }
 
-yk_code yk_params_init(struct yk_params *p, const struct yk_view *spec, size_t n, struct yk_error *e)
+yk_code yk_params_init(struct yk_params *p, const struct yk_view *spec, size_t n,
+                       struct yk_error *e)
 {
     yk_code rc = yk_params_layout(p, spec, n, e);
     if (rc != YK_OK)

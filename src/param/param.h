@@ -22,7 +22,8 @@ struct yk_view {
 };
 
 struct yk_params {
-    float *flat;          /* (count) 64-byte aligned, huge pages where they help; NULL in a layout without memory */
+    float *
+        flat; /* (count) 64-byte aligned, huge pages where they help; NULL in a layout without memory */
     size_t count;         /* floats, gaps included */
     size_t weights;       /* floats, gaps excluded: what people mean by "parameters" */
     struct yk_view *view; /* (views) sorted by name */
@@ -30,12 +31,15 @@ struct yk_params {
 };
 
 /* Lay out `n` views (name and shape given), without memory. Duplicate or over-long names and empty shapes are YK_USAGE. */
-yk_code yk_params_layout(struct yk_params *p, const struct yk_view *spec, size_t n, struct yk_error *e);
+yk_code yk_params_layout(struct yk_params *p, const struct yk_view *spec, size_t n,
+                         struct yk_error *e);
 /* The same, and a zeroed buffer. */
-yk_code yk_params_init(struct yk_params *p, const struct yk_view *spec, size_t n, struct yk_error *e);
+yk_code yk_params_init(struct yk_params *p, const struct yk_view *spec, size_t n,
+                       struct yk_error *e);
 void yk_params_release(struct yk_params *p);
 
-const struct yk_view *yk_params_find(const struct yk_params *p, const char *name); /* NULL if absent */
+const struct yk_view *yk_params_find(const struct yk_params *p,
+                                     const char *name); /* NULL if absent */
 
 /* 16 hex digits: XXH3-64 of the floats in canonical order (little-endian, gaps left out). */
 void yk_params_hash(const struct yk_params *p, char out[17]);

@@ -74,7 +74,8 @@ static void test_refuses(void **state)
     assert_non_null(strstr(e.text, "too long"));
     assert_null(p.flat);
     v[0] = (struct yk_view){.name = "a", .ndim = 1, .shape = {SIZE_MAX / 16}};
-    v[1] = (struct yk_view){.name = "b", .ndim = 1, .shape = {SIZE_MAX / 16}}; /* each fits, the sum does not */
+    v[1] = (struct yk_view){
+        .name = "b", .ndim = 1, .shape = {SIZE_MAX / 16}}; /* each fits, the sum does not */
     assert_int_equal(yk_params_init(&p, v, 2, &e), YK_USAGE);
 }
 
@@ -90,7 +91,8 @@ static void test_hash(void **state)
     for (size_t i = 0; i < p.views; i++)
         for (size_t k = 0; k < p.view[i].count; k++)
             packed[n] = p.flat[p.view[i].at + k] = (float)n / 7, n++;
-    snprintf(want, sizeof want, "%016llx", (unsigned long long)XXH3_64bits(packed, n * sizeof(float)));
+    snprintf(want, sizeof want, "%016llx",
+             (unsigned long long)XXH3_64bits(packed, n * sizeof(float)));
     yk_params_hash(&p, have);
     assert_string_equal(have, want);
     p.flat[25] = 1; /* a gap */

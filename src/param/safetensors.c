@@ -83,14 +83,21 @@ static int by_meta_ptr(const void *a, const void *b)
     return strcmp((*ma)->key, (*mb)->key);
 }
 
-static yk_code check_tensors(const char *path, const struct yk_tensor *const *t, size_t n, struct yk_error *e)
+static yk_code check_tensors(const char *path, const struct yk_tensor *const *t, size_t n,
+                             struct yk_error *e)
 {
     for (size_t i = 0; i < n; i++) {
         size_t count;
-        if (t[i]->ndim > YK_DIMS || !shape_count(t[i]->shape, t[i]->ndim, &count) || count != t[i]->count)
-            return yk_fail(e, YK_USAGE, "cannot write '%s': the shape of '%s' does not match its count", path, t[i]->name);
-        if (t[i]->name[0] == '\0' || strcmp(t[i]->name, METADATA) == 0 || (i > 0 && strcmp(t[i]->name, t[i - 1]->name) == 0))
-            return yk_fail(e, YK_USAGE, "cannot write '%s': tensor name '%s' is reserved or used twice", path, t[i]->name);
+        if (t[i]->ndim > YK_DIMS || !shape_count(t[i]->shape, t[i]->ndim, &count) ||
+            count != t[i]->count)
+            return yk_fail(e, YK_USAGE,
+                           "cannot write '%s': the shape of '%s' does not match its count", path,
+                           t[i]->name);
+        if (t[i]->name[0] == '\0' || strcmp(t[i]->name, METADATA) == 0 ||
+            (i > 0 && strcmp(t[i]->name, t[i - 1]->name) == 0))
+            return yk_fail(e, YK_USAGE,
+                           "cannot write '%s': tensor name '%s' is reserved or used twice", path,
+                           t[i]->name);
     }
     return YK_OK;
 }
@@ -100,13 +107,13 @@ static json_t *describe(const struct yk_tensor *t, size_t begin)
     json_t *shape = json_array();
     for (uint32_t d = 0; d < t->ndim; d++)
         json_array_append_new(shape, json_integer((json_int_t)t->shape[d]));
-    return json_pack("{s:s, s:o, s:[I,I]}", "dtype", "F32", "shape", shape, "data_offsets", (json_int_t)begin,
-                     (json_int_t)(begin + t->count * sizeof(float)));
+    return json_pack("{s:s, s:o, s:[I,I]}", "dtype", "F32", "shape", shape, "data_offsets",
+                     (json_int_t)begin, (json_int_t)(begin + t->count * sizeof(float)));
 }
 
 /* The length, the JSON and its padding; `out` is complete or `failed`. */
-static void make_header(const struct yk_tensor *const *t, size_t n, const struct yk_meta *const *m, size_t metas,
-                        struct yk_buf *out)
+static void make_header(const struct yk_tensor *const *t, size_t n, const struct yk_meta *const *m,
+                        size_t metas, struct yk_buf *out)
 {
     bool ok = true;
     size_t at = 0;
@@ -118,7 +125,8 @@ static void make_header(const struct yk_tensor *const *t, size_t n, const struct
         ok &= json_object_set_new(head, t[i]->name, describe(t[i], at)) == 0;
         at += t[i]->count * sizeof(float);
     }
-    char *text = ok ? json_dumps(head, JSON_COMPACT) : NULL; /* jansson keeps the order of insertion */
+    char *text =
+        ok ? json_dumps(head, JSON_COMPACT) : NULL; /* jansson keeps the order of insertion */
     if (text == NULL) {
         out->failed = true;
         goto out_head;
@@ -139,8 +147,8 @@ out_head:
 }
 
 /* The floats of one tensor, a piece at a time, into the file and into its checksum. */
-static yk_code write_tensor(struct yk_outfile *file, const struct yk_tensor *t, float *piece, XXH3_state_t *sum,
-                            struct yk_error *e)
+static yk_code write_tensor(struct yk_outfile *file, const struct yk_tensor *t, float *piece,
+                            XXH3_state_t *sum, struct yk_error *e)
 {
     yk_code rc = YK_OK;
     for (size_t at = 0; at < t->count && rc == YK_OK; at += PIECE) {
@@ -157,8 +165,9 @@ static yk_code write_tensor(struct yk_outfile *file, const struct yk_tensor *t, 
 }
 
 /* The checksum of the data stands before them: a header of the same length goes first, and the true one in its place at the end. */
-static yk_code write_file(const char *path, const struct yk_tensor *const *t, size_t n, const struct yk_meta *const *m,
-                          size_t metas, struct yk_meta *sum, struct yk_error *e)
+static yk_code write_file(const char *path, const struct yk_tensor *const *t, size_t n,
+                          const struct yk_meta *const *m, size_t metas, struct yk_meta *sum,
+                          struct yk_error *e)
 {
     struct yk_outfile file;
     struct yk_buf head = {0};
@@ -176,11 +185,15 @@ static yk_code write_file(const char *path, const struct yk_tensor *const *t, si
         rc = yk_outfile_write(&file, head.data, length, e);
     for (size_t i = 0; i < n && rc == YK_OK && !head.failed; i++)
         rc = write_tensor(&file, t[i], piece, &state, e);
-    snprintf(sum->value, sizeof sum->value, "%016llx", (unsigned long long)XXH3_64bits_digest(&state));
+    snprintf(sum->value, sizeof sum->value, "%016llx",
+             (unsigned long long)XXH3_64bits_digest(&state));
     yk_buf_clear(&head);
     make_header(t, n, m, metas, &head);
     if (rc == YK_OK && (head.failed || head.len != length))
-        rc = yk_fail(e, YK_FAILED, "cannot write '%s': its names or metadata are not valid UTF-8, or memory ran out", path);
+        rc = yk_fail(
+            e, YK_FAILED,
+            "cannot write '%s': its names or metadata are not valid UTF-8, or memory ran out",
+            path);
     if (rc == YK_OK && pwrite(file.fd, head.data, length, 0) != (ssize_t)length)
         rc = yk_fail_errno(e, YK_FAILED, "cannot write '%s'", path);
     if (rc == YK_OK)
@@ -193,8 +206,8 @@ out_piece:
     return rc;
 }
 
-yk_code yk_tensors_write(const char *path, const struct yk_tensor *tensor, size_t n, const struct yk_meta *meta, size_t metas,
-                         struct yk_error *e)
+yk_code yk_tensors_write(const char *path, const struct yk_tensor *tensor, size_t n,
+                         const struct yk_meta *meta, size_t metas, struct yk_error *e)
 {
     yk_code rc;
     struct yk_meta sum = {.key = DATA_SUM, .value = "0000000000000000"}, head_sum = sum;
@@ -212,7 +225,8 @@ yk_code yk_tensors_write(const char *path, const struct yk_tensor *tensor, size_
         goto out_sorted;
 
     size_t k = 0;
-    for (size_t i = 0; i < metas; i++) /* old checksums that came with copied metadata make way for the true ones */
+    for (size_t i = 0; i < metas;
+         i++) /* old checksums that came with copied metadata make way for the true ones */
         if (strcmp(meta[i].key, DATA_SUM) != 0 && strcmp(meta[i].key, HEAD_SUM) != 0)
             m[k++] = &meta[i];
     m[k++] = &sum;
@@ -233,7 +247,9 @@ static int by_data(const void *a, const void *b)
     const struct yk_tensor *ta = a, *tb = b;
     if (ta->data != tb->data)
         return ta->data < tb->data ? -1 : 1;
-    return ta->count < tb->count ? -1 : ta->count > tb->count; /* an empty one before the one that starts at its place */
+    return ta->count < tb->count
+               ? -1
+               : ta->count > tb->count; /* an empty one before the one that starts at its place */
 }
 
 static int by_name(const void *a, const void *b)
@@ -248,7 +264,8 @@ static int by_key(const void *a, const void *b)
     return strcmp(ma->key, mb->key);
 }
 
-static yk_code read_meta(json_t *object, const char *what, struct yk_tensors *out, struct yk_error *e)
+static yk_code read_meta(json_t *object, const char *what, struct yk_tensors *out,
+                         struct yk_error *e)
 {
     const char *key;
     json_t *value;
@@ -280,8 +297,8 @@ static bool get_size(const json_t *v, uint64_t *out)
     return true;
 }
 
-static yk_code read_tensor(const char *name, json_t *entry, const char *what, const char *data, size_t size, struct yk_tensor *t,
-                           struct yk_error *e)
+static yk_code read_tensor(const char *name, json_t *entry, const char *what, const char *data,
+                           size_t size, struct yk_tensor *t, struct yk_error *e)
 {
     const char *dtype = json_string_value(json_object_get(entry, "dtype"));
     const json_t *shape = json_object_get(entry, "shape");
@@ -291,31 +308,37 @@ static yk_code read_tensor(const char *name, json_t *entry, const char *what, co
     if (strlen(name) >= sizeof t->name)
         return yk_fail(e, YK_DATA, "'%s': tensor name '%.40s...' is too long", what, name);
     strcpy(t->name, name);
-    if (dtype == NULL || !json_is_array(shape) || json_array_size(range) != 2 || !get_size(json_array_get(range, 0), &begin) ||
-        !get_size(json_array_get(range, 1), &end))
-        return yk_fail(e, YK_DATA, "'%s': tensor '%s' lacks a proper dtype, shape or data_offsets", what, name);
+    if (dtype == NULL || !json_is_array(shape) || json_array_size(range) != 2 ||
+        !get_size(json_array_get(range, 0), &begin) || !get_size(json_array_get(range, 1), &end))
+        return yk_fail(e, YK_DATA, "'%s': tensor '%s' lacks a proper dtype, shape or data_offsets",
+                       what, name);
     if (strcmp(dtype, "F32") != 0)
-        return yk_fail(e, YK_DATA, "'%s': tensor '%s' is of type '%.16s'; only F32 is read", what, name, dtype);
+        return yk_fail(e, YK_DATA, "'%s': tensor '%s' is of type '%.16s'; only F32 is read", what,
+                       name, dtype);
     if (json_array_size(shape) > YK_DIMS)
-        return yk_fail(e, YK_DATA, "'%s': tensor '%s' has %zu dimensions; at most %d are read", what, name,
-                       json_array_size(shape), YK_DIMS);
+        return yk_fail(e, YK_DATA, "'%s': tensor '%s' has %zu dimensions; at most %d are read",
+                       what, name, json_array_size(shape), YK_DIMS);
     t->ndim = (uint32_t)json_array_size(shape);
     for (uint32_t d = 0; d < t->ndim; d++)
         if (!get_size(json_array_get(shape, d), &t->shape[d]))
-            return yk_fail(e, YK_DATA, "'%s': tensor '%s' has a dimension that is not a number of elements", what, name);
+            return yk_fail(e, YK_DATA,
+                           "'%s': tensor '%s' has a dimension that is not a number of elements",
+                           what, name);
     if (begin > end || end > size)
-        return yk_fail(e, YK_DATA, "'%s': tensor '%s' lies outside the file's %zu bytes of data", what, name, size);
+        return yk_fail(e, YK_DATA, "'%s': tensor '%s' lies outside the file's %zu bytes of data",
+                       what, name, size);
     if (!shape_count(t->shape, t->ndim, &t->count) || t->count * sizeof(float) != end - begin)
-        return yk_fail(e, YK_DATA, "'%s': the shape of tensor '%s' does not match its %llu bytes", what, name,
-                       (unsigned long long)(end - begin));
+        return yk_fail(e, YK_DATA, "'%s': the shape of tensor '%s' does not match its %llu bytes",
+                       what, name, (unsigned long long)(end - begin));
     if (begin % sizeof(float) != 0)
-        return yk_fail(e, YK_DATA, "'%s': tensor '%s' does not start on a whole number", what, name);
+        return yk_fail(e, YK_DATA, "'%s': tensor '%s' does not start on a whole number", what,
+                       name);
     t->data = (const float *)(const void *)(data + begin);
     return YK_OK;
 }
 
-static yk_code read_entries(json_t *head, const char *what, const char *data, size_t size, struct yk_tensors *out,
-                            struct yk_error *e)
+static yk_code read_entries(json_t *head, const char *what, const char *data, size_t size,
+                            struct yk_tensors *out, struct yk_error *e)
 {
     const char *name;
     json_t *entry;
@@ -337,17 +360,20 @@ static yk_code read_entries(json_t *head, const char *what, const char *data, si
     for (size_t i = 0; i < out->n; i++) {
         const struct yk_tensor *t = &out->tensor[i];
         if ((const char *)t->data != at)
-            return yk_fail(e, YK_DATA, "'%s': a hole or an overlap lies before tensor '%s'", what, t->name);
+            return yk_fail(e, YK_DATA, "'%s': a hole or an overlap lies before tensor '%s'", what,
+                           t->name);
         at += t->count * sizeof(float);
     }
     if (at != data + size)
-        return yk_fail(e, YK_DATA, "'%s': its last %zu bytes belong to no tensor", what, (size_t)(data + size - at));
+        return yk_fail(e, YK_DATA, "'%s': its last %zu bytes belong to no tensor", what,
+                       (size_t)(data + size - at));
     qsort(out->tensor, out->n, sizeof *out->tensor, by_name);
     return YK_OK;
 }
 
 /* Takes `bytes` (from malloc, or `mapped` of them) over, whatever the outcome. */
-static yk_code parse_owned(char *bytes, size_t n, size_t mapped, const char *what, struct yk_tensors *out, struct yk_error *e)
+static yk_code parse_owned(char *bytes, size_t n, size_t mapped, const char *what,
+                           struct yk_tensors *out, struct yk_error *e)
 {
     json_t *head = NULL;
     struct yk_tensors t = {.buffer = bytes, .mapped = mapped};
@@ -360,7 +386,8 @@ static yk_code parse_owned(char *bytes, size_t n, size_t mapped, const char *wha
     for (int i = 0; i < PREFIX; i++)
         len |= (uint64_t)(uint8_t)bytes[i] << (8 * i);
     if (len > MAX_HEADER || len > n - PREFIX) {
-        rc = yk_fail(e, YK_DATA, "'%s' is truncated or no safetensors file: its header claims %llu bytes", what,
+        rc = yk_fail(e, YK_DATA,
+                     "'%s' is truncated or no safetensors file: its header claims %llu bytes", what,
                      (unsigned long long)len);
         goto out;
     }
@@ -372,7 +399,8 @@ static yk_code parse_owned(char *bytes, size_t n, size_t mapped, const char *wha
     }
     char *data = bytes + PREFIX + len;
     size_t size = n - PREFIX - len;
-    if (len % sizeof(float) != 0) /* other writers need not pad their header; ours to align the data then */
+    if (len % sizeof(float) !=
+        0) /* other writers need not pad their header; ours to align the data then */
         data = memmove(bytes, data, size);
     if ((rc = read_entries(head, what, data, size, &t, e)) != YK_OK)
         goto out;
@@ -400,7 +428,8 @@ yk_code yk_tensors_read(const char *path, struct yk_tensors *out, struct yk_erro
         goto out;
     }
     if (S_ISREG(st.st_mode) &&
-        st.st_size > MAP_FROM) /* nobody changes a checkpoint, and twice its size in memory may be too much */
+        st.st_size >
+            MAP_FROM) /* nobody changes a checkpoint, and twice its size in memory may be too much */
         bytes = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
     close(fd);
     if (bytes != MAP_FAILED)
@@ -414,7 +443,8 @@ out:
     return YK_DATA;
 }
 
-yk_code yk_tensors_parse(const void *bytes, size_t n, const char *what, struct yk_tensors *out, struct yk_error *e)
+yk_code yk_tensors_parse(const void *bytes, size_t n, const char *what, struct yk_tensors *out,
+                         struct yk_error *e)
 {
     char *copy = malloc(n + 1);
     if (copy == NULL)

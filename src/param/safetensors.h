@@ -35,16 +35,18 @@ struct yk_tensors {           /* a file in memory */
 
 /* Atomic (see file.h). Tensors and metadata in any order; they are written sorted by name. Adds the metadata "xxh3", the
  * XXH3-64 of all tensor bytes in file order, which reading checks. */
-yk_code yk_tensors_write(const char *path, const struct yk_tensor *tensor, size_t n, const struct yk_meta *meta, size_t metas,
-                         struct yk_error *e);
+yk_code yk_tensors_write(const char *path, const struct yk_tensor *tensor, size_t n,
+                         const struct yk_meta *meta, size_t metas, struct yk_error *e);
 
 /* YK_DATA for anything that is not a whole, well-formed file of float32 tensors: header length past the end or above 64 MB, bad JSON, holes,
  * overlaps, shapes that do not match their bytes, a wrong xxh3. A file without "xxh3" (written by others) is accepted. */
 yk_code yk_tensors_read(const char *path, struct yk_tensors *out, struct yk_error *e);
-yk_code yk_tensors_parse(const void *bytes, size_t n, const char *what, struct yk_tensors *out, struct yk_error *e); /* copies */
+yk_code yk_tensors_parse(const void *bytes, size_t n, const char *what, struct yk_tensors *out,
+                         struct yk_error *e); /* copies */
 void yk_tensors_release(struct yk_tensors *t);
 
-const struct yk_tensor *yk_tensors_find(const struct yk_tensors *t, const char *name); /* NULL if absent */
-const char *yk_tensors_meta(const struct yk_tensors *t, const char *key);              /* NULL if absent */
+const struct yk_tensor *yk_tensors_find(const struct yk_tensors *t,
+                                        const char *name);                /* NULL if absent */
+const char *yk_tensors_meta(const struct yk_tensors *t, const char *key); /* NULL if absent */
 
 #endif

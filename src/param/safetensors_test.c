@@ -17,7 +17,8 @@ static const struct yk_tensor tensors[] = {
     {.name = "w", .ndim = 2, .shape = {3, 2}, .count = 6, .data = weight},
     {.name = "b", .ndim = 1, .shape = {2}, .count = 2, .data = bias},
 };
-static const struct yk_meta metas[] = {{"step", "100"}, {"seed", "a \"quoted\" seed"}, {"xxh3", "stale"}};
+static const struct yk_meta metas[] = {
+    {"step", "100"}, {"seed", "a \"quoted\" seed"}, {"xxh3", "stale"}};
 
 static char path[YK_PATH_MAX];
 
@@ -36,12 +37,13 @@ static void test_bytes(void **state)
     assert_int_equal(yk_tensors_write(in(state, "a"), tensors, 2, metas, 3, &e), YK_OK);
     assert_int_equal(yk_file_read(path, 10000, &file, &n, &e), YK_OK);
 
-    int len = snprintf(want, sizeof want,
-                       "{\"__metadata__\":{\"seed\":\"a \\\"quoted\\\" "
-                       "seed\",\"step\":\"100\",\"xxh3\":\"%016llx\",\"xxh3_header\":\"0000000000000000\"},"
-                       "\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
-                       "\"w\":{\"dtype\":\"F32\",\"shape\":[3,2],\"data_offsets\":[8,32]}}",
-                       (unsigned long long)XXH3_64bits(data, sizeof data));
+    int len = snprintf(
+        want, sizeof want,
+        "{\"__metadata__\":{\"seed\":\"a \\\"quoted\\\" "
+        "seed\",\"step\":\"100\",\"xxh3\":\"%016llx\",\"xxh3_header\":\"0000000000000000\"},"
+        "\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+        "\"w\":{\"dtype\":\"F32\",\"shape\":[3,2],\"data_offsets\":[8,32]}}",
+        (unsigned long long)XXH3_64bits(data, sizeof data));
     size_t padded = ((size_t)len + 7) & ~(size_t)7;
     assert_int_equal(n, 8 + padded + sizeof data);
     for (int i = 0; i < 8; i++)
@@ -137,7 +139,8 @@ static void test_accepts_others(void **state)
     struct yk_error e;
     for (int pad = 0; pad < 8; pad++) {
         char header[256];
-        snprintf(header, sizeof header, "{\"a\":" T("[8,16]", "[2]") ",\"z\":" T("[0,8]", "[1,2]") "}%*s", pad, "");
+        snprintf(header, sizeof header,
+                 "{\"a\":" T("[8,16]", "[2]") ",\"z\":" T("[0,8]", "[1,2]") "}%*s", pad, "");
         assert_int_equal(parse(header, 16, &t, &e), YK_OK);
         uint8_t want[16];
         for (int i = 0; i < 16; i++)
@@ -147,11 +150,14 @@ static void test_accepts_others(void **state)
         assert_int_equal((uintptr_t)yk_tensors_find(&t, "a")->data % sizeof(float), 0);
         yk_tensors_release(&t);
     }
-    assert_int_equal(parse("{\"s\":" T("[0,4]", "[]") ",\"e\":" T("[0,0]", "[0,5]") "}", 4, &t, &e), YK_OK);
+    assert_int_equal(parse("{\"s\":" T("[0,4]", "[]") ",\"e\":" T("[0,0]", "[0,5]") "}", 4, &t, &e),
+                     YK_OK);
     assert_int_equal(yk_tensors_find(&t, "s")->count, 1);
     assert_int_equal(yk_tensors_find(&t, "e")->count, 0);
     yk_tensors_release(&t);
-    assert_int_equal(parse("{\"__metadata__\":{\"format\":\"pt\"},\"a\":" T("[0,8]", "[2]") "}", 8, &t, &e), YK_OK);
+    assert_int_equal(
+        parse("{\"__metadata__\":{\"format\":\"pt\"},\"a\":" T("[0,8]", "[2]") "}", 8, &t, &e),
+        YK_OK);
     assert_string_equal(yk_tensors_meta(&t, "format"), "pt");
     yk_tensors_release(&t);
 }
@@ -175,7 +181,8 @@ static void test_refuses(void **state)
         {"{\"a\":" T("[0,8]", "[2]") ",\"b\":" T("[12,16]", "[1]") "}", 16}, /* a hole between */
         {"{\"a\":" T("[0,8]", "[2]") ",\"b\":" T("[4,12]", "[2]") "}", 12},  /* an overlap */
         {"{\"a\":" T("[0,8]", "[2]") ",\"b\":" T("[0,8]", "[2]") "}", 8},    /* the same twice */
-        {"{\"a\":" T("[0,8]", "[2]") ",\"b\":" T("[0,8]", "[2]") "}", 16},   /* and a hole that makes up for it */
+        {"{\"a\":" T("[0,8]", "[2]") ",\"b\":" T("[0,8]", "[2]") "}",
+         16}, /* and a hole that makes up for it */
         {"{\"a\":" T("[0,8]", "[3]") "}", 8},
         {"{\"a\":" T("[0,6]", "[2]") "}", 6},
         {"{\"a\":" T("[-8,0]", "[2]") "}", 8},
@@ -185,7 +192,8 @@ static void test_refuses(void **state)
         {"{\"a\":" T("[0,8]", "2") "}", 8},
         {"{\"a\":" T("[0]", "[2]") "}", 8},
         {"{\"a\":" T("[0,8,8]", "[2]") "}", 8},
-        {"{\"a\":" T("[0,8]", "[4611686018427387905,2]") "}", 8}, /* times 2, times 4 bytes: wraps to 8 */
+        {"{\"a\":" T("[0,8]", "[4611686018427387905,2]") "}",
+         8}, /* times 2, times 4 bytes: wraps to 8 */
         {"{\"a\":" T("[0,0]", "[4294967296,4294967296]") "}", 0}, /* 2^64 elements */
         {"{\"a\":" T("[0,8]", "[99999999999999999999]") "}", 8},  /* past 63 bits */
         {"{\"a\":" T("[0,9223372036854775807]", "[2]") "}", 8},   /* ends far away */
@@ -208,7 +216,8 @@ static void test_refuses(void **state)
         assert_null(t.buffer);
     }
     struct yk_error e;
-    parse("{\"a\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[0,8]}}", 8, &(struct yk_tensors){0}, &e);
+    parse("{\"a\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[0,8]}}", 8,
+          &(struct yk_tensors){0}, &e);
     assert_string_equal(e.text, "'it': tensor 'a' is of type 'F64'; only F32 is read");
 }
 
@@ -237,7 +246,8 @@ static void test_refuses_long_names(void **state)
 static void test_header_lengths(void **state)
 {
     (void)state;
-    static const uint64_t lengths[] = {3, 100, (64 << 20) + 1, 1ull << 32, 1ull << 63, UINT64_MAX, UINT64_MAX - 7};
+    static const uint64_t lengths[] = {3,          100,        (64 << 20) + 1, 1ull << 32,
+                                       1ull << 63, UINT64_MAX, UINT64_MAX - 7};
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         uint8_t file[10] = {0, 0, 0, 0, 0, 0, 0, 0, '{', '}'};
         struct yk_tensors t;
@@ -245,7 +255,8 @@ static void test_header_lengths(void **state)
         for (int k = 0; k < 8; k++)
             file[k] = (uint8_t)(lengths[i] >> (8 * k));
         assert_int_equal(yk_tensors_parse(file, sizeof file, "it", &t, &e), YK_DATA);
-        assert_non_null(strstr(e.text, "its header claims")); /* refused for its length, not for what lies beyond it */
+        assert_non_null(strstr(
+            e.text, "its header claims")); /* refused for its length, not for what lies beyond it */
     }
 }
 

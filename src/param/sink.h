@@ -8,7 +8,8 @@
 #include <stddef.h>
 
 struct yk_sink {
-    float *grad; /* (params->count) where the model writes its gradients, laid out as the parameters */
+    float *
+        grad; /* (params->count) where the model writes its gradients, laid out as the parameters */
     /* grad[lo, hi) is complete, and the model reads params[lo, hi) no more in this step. May apply or send it; called from the
      * thread that called step. */
     void (*ready)(struct yk_sink *s, size_t lo, size_t hi);

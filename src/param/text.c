@@ -22,7 +22,8 @@ yk_code yk_text_write(const char *path, const struct yk_params *p, struct yk_err
         for (size_t k = 0; k < v->count && rc == YK_OK; k++) {
             float w = p->flat[v->at + k];
             if (w != 0)
-                yk_buf_format(&text, "%s:%zu:%.9g\n", v->name, k, (double)w); /* nine digits are every bit of a float */
+                yk_buf_format(&text, "%s:%zu:%.9g\n", v->name, k,
+                              (double)w); /* nine digits are every bit of a float */
             if (text.failed)
                 rc = yk_fail_memory(e, text.len);
             else if (text.len >= FLUSH) {

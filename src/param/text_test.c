@@ -13,7 +13,8 @@
 
 static void test_text(void **state)
 {
-    const struct yk_view spec[] = {{.name = "a.weight", .ndim = 2, .shape = {2, 3}}, {.name = "a.bias", .ndim = 1, .shape = {2}}};
+    const struct yk_view spec[] = {{.name = "a.weight", .ndim = 2, .shape = {2, 3}},
+                                   {.name = "a.bias", .ndim = 1, .shape = {2}}};
     struct yk_params p;
     struct yk_error e;
     char name[64], path[4200];
@@ -47,6 +48,7 @@ static void test_text(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_text, testdir_setup, testdir_teardown)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_text, testdir_setup, testdir_teardown)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

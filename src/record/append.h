@@ -16,8 +16,8 @@
 struct yk_append {
     int fd;
     char path[YK_PATH_MAX];
-    struct yk_buf buf;      /* records that wait; the caller adds to it, then calls yk_append_done */
-    off_t size;             /* length of the file; all of it whole records */
+    struct yk_buf buf; /* records that wait; the caller adds to it, then calls yk_append_done */
+    off_t size;        /* length of the file; all of it whole records */
     struct yk_error failed; /* the first failure; code YK_OK if there was none */
 };
 

@@ -72,7 +72,8 @@ static int write_past_the_limit(void)
     setrlimit(RLIMIT_FSIZE, &(struct rlimit){45, RLIM_INFINITY});
     add_record(&a);
     add_record(&a); /* 60 bytes in all: cut after 45 */
-    if (yk_append_flush(&a, &e) != YK_FAILED || strstr(e.text, "cannot write") == NULL || size_now() != 20)
+    if (yk_append_flush(&a, &e) != YK_FAILED || strstr(e.text, "cannot write") == NULL ||
+        size_now() != 20)
         return 3;
     setrlimit(RLIMIT_FSIZE, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY});
     add_record(&a);
@@ -106,7 +107,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_flush_and_append, testdir_setup, testdir_teardown),
         cmocka_unit_test_setup_teardown(test_goes_out_when_full, testdir_setup, testdir_teardown),
-        cmocka_unit_test_setup_teardown(test_cut_record_is_taken_back, testdir_setup, testdir_teardown),
+        cmocka_unit_test_setup_teardown(test_cut_record_is_taken_back, testdir_setup,
+                                        testdir_teardown),
         cmocka_unit_test_setup_teardown(test_open_fails, testdir_setup, testdir_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

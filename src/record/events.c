@@ -32,7 +32,8 @@
 #include <string.h>
 #include <unistd.h>
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "lengths, checksums and tensors are stored as they are in memory");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "lengths, checksums and tensors are stored as they are in memory");
 
 enum { BUCKETS = 30, DT_DOUBLE = 2, DATA_CLASS_TENSOR = 2, GRAPH_PRODUCER = 22, SESSION_START = 1 };
 
@@ -83,8 +84,8 @@ yk_code yk_events_open(struct yk_events **out, const char *folder, struct yk_err
     static atomic_uint serial; /* two writers in one process never share a name */
     char path[YK_PATH_MAX], host[256] = "localhost";
     gethostname(host, sizeof host - 1);
-    yk_code rc = yk_path(path, e, "%s/events.out.tfevents.%010lld.%s.%ld.%u", folder, (long long)yk_wall(), host, (long)getpid(),
-                         atomic_fetch_add(&serial, 1));
+    yk_code rc = yk_path(path, e, "%s/events.out.tfevents.%010lld.%s.%ld.%u", folder,
+                         (long long)yk_wall(), host, (long)getpid(), atomic_fetch_add(&serial, 1));
     if (rc == YK_OK)
         rc = yk_mkdirs(folder, e);
     if (rc != YK_OK)
@@ -104,7 +105,8 @@ yk_code yk_events_open(struct yk_events **out, const char *folder, struct yk_err
     return YK_OK;
 }
 
-void yk_events_scalar(struct yk_events *ev, uint64_t step, double wall, const char *tag, double value)
+void yk_events_scalar(struct yk_events *ev, uint64_t step, double wall, const char *tag,
+                      double value)
 {
     yk_pb_text(fresh(&ev->value), 1, tag);
     yk_pb_float(&ev->value, 2, (float)value);
@@ -137,17 +139,20 @@ static size_t fill_buckets(double row[BUCKETS][3], const float *v, size_t n)
     }
     double width = (hi - lo) / BUCKETS;
     for (int b = 0; b < BUCKETS; b++)
-        memcpy(row[b], (double[3]){lo + b * width, b + 1 < BUCKETS ? lo + (b + 1) * width : hi, 0}, sizeof row[b]);
+        memcpy(row[b], (double[3]){lo + b * width, b + 1 < BUCKETS ? lo + (b + 1) * width : hi, 0},
+               sizeof row[b]);
     for (size_t i = 0; i < n; i++) {
         if (!isfinite(v[i]))
             continue;
         int b = (int)((v[i] - lo) / width);
-        row[b < BUCKETS ? b : BUCKETS - 1][2] += 1; /* the largest value belongs to the last bucket */
+        row[b < BUCKETS ? b : BUCKETS - 1][2] +=
+            1; /* the largest value belongs to the last bucket */
     }
     return BUCKETS;
 }
 
-void yk_events_histogram(struct yk_events *ev, uint64_t step, double wall, const char *tag, const float *v, size_t n)
+void yk_events_histogram(struct yk_events *ev, uint64_t step, double wall, const char *tag,
+                         const float *v, size_t n)
 {
     double row[BUCKETS][3];
     size_t k = fill_buckets(row, v, n);
@@ -175,11 +180,13 @@ static void make_node(struct yk_events *ev, const struct yk_graph_node *node)
 {
     yk_pb_text(fresh(&ev->value), 1, node->name);
     yk_pb_text(&ev->value, 2, node->op);
-    for (size_t i = 0; i < sizeof node->inputs / sizeof node->inputs[0] && node->inputs[i] != NULL; i++)
+    for (size_t i = 0; i < sizeof node->inputs / sizeof node->inputs[0] && node->inputs[i] != NULL;
+         i++)
         yk_pb_text(&ev->value, 3, node->inputs[i]);
     if (node->ndim == 0)
         return;
-    yk_buf_clear(&ev->leaf); /* the shape, wrapped as a list of one, as an AttrValue, as the value of a map entry */
+    yk_buf_clear(
+        &ev->leaf); /* the shape, wrapped as a list of one, as an AttrValue, as the value of a map entry */
     for (unsigned d = 0; d < node->ndim; d++)
         put_dim(ev, &ev->leaf, node->shape[d]);
     yk_pb_message(fresh(&ev->part), 7, &ev->leaf);
@@ -221,7 +228,8 @@ yk_code yk_events_close(struct yk_events *ev, struct yk_error *e)
     if (ev == NULL)
         return YK_OK;
     yk_code rc = yk_append_close(&ev->file, e);
-    struct yk_buf *const bufs[] = {&ev->event, &ev->summary, &ev->value, &ev->part, &ev->leaf, &ev->dim};
+    struct yk_buf *const bufs[] = {&ev->event, &ev->summary, &ev->value,
+                                   &ev->part,  &ev->leaf,    &ev->dim};
     for (size_t i = 0; i < sizeof bufs / sizeof bufs[0]; i++)
         yk_buf_release(bufs[i]);
     free(ev);

@@ -14,10 +14,12 @@ struct yk_events;
 
 /* Creates `folder` and in it events.out.tfevents.<secs>.<host>.<pid>.<n>. */
 yk_code yk_events_open(struct yk_events **out, const char *folder, struct yk_error *e);
-void yk_events_scalar(struct yk_events *ev, uint64_t step, double wall, const char *tag, double value);
+void yk_events_scalar(struct yk_events *ev, uint64_t step, double wall, const char *tag,
+                      double value);
 /* A histogram of `n` values in at most 30 equal buckets (plugin `histograms`, double tensor [k,3] = left, right, count). Non-finite
  * values are left out. */
-void yk_events_histogram(struct yk_events *ev, uint64_t step, double wall, const char *tag, const float *v, size_t n);
+void yk_events_histogram(struct yk_events *ev, uint64_t step, double wall, const char *tag,
+                         const float *v, size_t n);
 
 /* The model's graph: what TensorBoard draws. A node has an op ("MatMul") and names of the nodes it reads. */
 struct yk_graph_node {

@@ -263,7 +263,8 @@ static void test_histogram(void **state)
     char folder[YK_PATH_MAX];
     double row[30][3];
     float v[303], same[5] = {1e30f, 1e30f, NAN, 1e30f, -INFINITY}, none[2] = {NAN, INFINITY};
-    for (int i = 0; i <= 300; i++) /* -1.5 .. 1.5: ten to each bucket, and the largest joins the last */
+    for (int i = 0; i <= 300;
+         i++) /* -1.5 .. 1.5: ten to each bucket, and the largest joins the last */
         v[i] = ((float)i + (i < 300 ? 0.25f : 0)) / 100 - 1.5f;
     v[0] = -1.5f;
     v[301] = NAN;
@@ -301,7 +302,11 @@ static void test_graph(void **state)
     static const struct yk_graph_node nodes[] = {
         {.name = "images", .op = "Placeholder", .shape = {-1, 784}, .ndim = 2},
         {.name = "softmax/weight", .op = "VariableV2", .shape = {784, 10}, .ndim = 2},
-        {.name = "softmax/logits", .op = "MatMul", .inputs = {"images", "softmax/weight"}, .shape = {-1, 10}, .ndim = 2},
+        {.name = "softmax/logits",
+         .op = "MatMul",
+         .inputs = {"images", "softmax/weight"},
+         .shape = {-1, 10},
+         .ndim = 2},
         {.name = "loss", .op = "SoftmaxCrossEntropyWithLogits", .inputs = {"softmax/logits"}},
     };
     char folder[YK_PATH_MAX];
@@ -363,10 +368,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_scalars, testdir_setup, testdir_teardown),
-        cmocka_unit_test_setup_teardown(test_many_cross_the_buffer, testdir_setup, testdir_teardown),
+        cmocka_unit_test_setup_teardown(test_many_cross_the_buffer, testdir_setup,
+                                        testdir_teardown),
         cmocka_unit_test_setup_teardown(test_histogram, testdir_setup, testdir_teardown),
         cmocka_unit_test_setup_teardown(test_graph, testdir_setup, testdir_teardown),
-        cmocka_unit_test_setup_teardown(test_every_start_has_its_own_file, testdir_setup, testdir_teardown),
+        cmocka_unit_test_setup_teardown(test_every_start_has_its_own_file, testdir_setup,
+                                        testdir_teardown),
         cmocka_unit_test_setup_teardown(test_failures, testdir_setup, testdir_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -66,7 +66,8 @@ static void add_key(struct yk_buf *b, const char *tag)
 static size_t cut_lines(char *text, size_t n, uint64_t last)
 {
     size_t kept = 0;
-    for (char *line = text, *end; (end = memchr(line, '\n', n - (size_t)(line - text))) != NULL; line = end + 1) {
+    for (char *line = text, *end; (end = memchr(line, '\n', n - (size_t)(line - text))) != NULL;
+         line = end + 1) {
         size_t len = (size_t)(end + 1 - line);
         const char *digits = line + strlen(STEP);
         char *after;
@@ -97,8 +98,8 @@ static yk_code resume_at(const char *path, uint64_t step, struct yk_error *e)
     return rc;
 }
 
-yk_code yk_metrics_open(struct yk_metrics **out, const struct yk_run *run, const char *who, uint64_t from_step,
-                        struct yk_error *e)
+yk_code yk_metrics_open(struct yk_metrics **out, const struct yk_run *run, const char *who,
+                        uint64_t from_step, struct yk_error *e)
 {
     char path[YK_PATH_MAX], folder[YK_PATH_MAX];
     yk_code rc = yk_run_path(run, "metrics.jsonl", path, e);

@@ -18,11 +18,12 @@
 struct yk_metrics;
 
 /* Opens <run>/metrics.jsonl and <run>/events/<who>/ ("worker-0"). Lines of steps > from_step are removed. */
-yk_code yk_metrics_open(struct yk_metrics **out, const struct yk_run *run, const char *who, uint64_t from_step,
-                        struct yk_error *e);
+yk_code yk_metrics_open(struct yk_metrics **out, const struct yk_run *run, const char *who,
+                        uint64_t from_step, struct yk_error *e);
 void yk_metrics_begin(struct yk_metrics *m, uint64_t step, double seconds, uint64_t examples);
 void yk_metrics_value(struct yk_metrics *m, const char *tag, double value);
-void yk_metrics_histogram(struct yk_metrics *m, const char *tag, const float *v, size_t n); /* events only */
+void yk_metrics_histogram(struct yk_metrics *m, const char *tag, const float *v,
+                          size_t n); /* events only */
 void yk_metrics_end(struct yk_metrics *m);
 struct yk_events *yk_metrics_events(struct yk_metrics *m);
 /* Both return the first failure to write, if there was one. */

@@ -52,8 +52,10 @@ static void test_lines(void **state)
     yk_metrics_end(m);
     assert_content("");
     assert_int_equal(yk_metrics_flush(m, NULL), YK_OK);
-    assert_content("{\"step\":100,\"seconds\":0.0013,\"examples\":10000,\"train/loss\":0.93,\"lr\":0.01}\n"
-                   "{\"step\":18446744073709551615,\"seconds\":null,\"examples\":0,\"nan\":null,\"a \\\"b\\\" \\\\c\":-1e-30}\n");
+    assert_content(
+        "{\"step\":100,\"seconds\":0.0013,\"examples\":10000,\"train/loss\":0.93,\"lr\":0.01}\n"
+        "{\"step\":18446744073709551615,\"seconds\":null,\"examples\":0,\"nan\":null,\"a \\\"b\\\" "
+        "\\\\c\":-1e-30}\n");
     assert_non_null(yk_metrics_events(m));
     assert_int_equal(yk_metrics_close(m, NULL), YK_OK);
     assert_int_equal(yk_metrics_close(NULL, NULL), YK_OK);
@@ -76,7 +78,8 @@ static void test_lines_are_json(void **state)
     assert_int_equal(yk_metrics_close(m, NULL), YK_OK);
     assert_int_equal(yk_file_read(path, 1 << 24, &text, &n, NULL), YK_OK);
     int lines = 0;
-    for (char *line = strtok_r(text, "\n", &save); line != NULL; line = strtok_r(NULL, "\n", &save)) {
+    for (char *line = strtok_r(text, "\n", &save); line != NULL;
+         line = strtok_r(NULL, "\n", &save)) {
         json_t *v;
         assert_int_equal(yk_json_parse(line, strlen(line), "line", &v, NULL), YK_OK);
         assert_int_equal(json_integer_value(json_object_get(v, "step")), ++lines);
@@ -89,14 +92,15 @@ static void test_lines_are_json(void **state)
 
 static void test_resume_cuts(void **state)
 {
-    static const char before[] = "{\"step\":100,\"seconds\":1}\n"
-                                 "{\"step\":300,\"seconds\":3}\n"
-                                 "garbage\n"
-                                 "{\"step\":\n"
-                                 "\n"
-                                 "{\"step\":200,\"seconds\":2}\n" /* a late evaluation: not in order */
-                                 "{\"step\":201,\"seconds\":2}\n"
-                                 "{\"step\":150,\"seco";
+    static const char before[] =
+        "{\"step\":100,\"seconds\":1}\n"
+        "{\"step\":300,\"seconds\":3}\n"
+        "garbage\n"
+        "{\"step\":\n"
+        "\n"
+        "{\"step\":200,\"seconds\":2}\n" /* a late evaluation: not in order */
+        "{\"step\":201,\"seconds\":2}\n"
+        "{\"step\":150,\"seco";
     yk_path(path, NULL, "%s/metrics.jsonl", (char *)*state);
     assert_int_equal(yk_file_write(path, before, strlen(before), NULL), YK_OK);
     struct yk_metrics *m = open_at(state, 200);
@@ -104,7 +108,8 @@ static void test_resume_cuts(void **state)
     yk_metrics_begin(m, 201, 2.5, 7);
     yk_metrics_end(m);
     assert_int_equal(yk_metrics_close(m, NULL), YK_OK);
-    assert_content("{\"step\":100,\"seconds\":1}\n{\"step\":200,\"seconds\":2}\n{\"step\":201,\"seconds\":2.5,\"examples\":7}\n");
+    assert_content("{\"step\":100,\"seconds\":1}\n{\"step\":200,\"seconds\":2}\n{\"step\":201,"
+                   "\"seconds\":2.5,\"examples\":7}\n");
 }
 
 static void test_resume_leaves_a_good_file_alone(void **state)
@@ -159,7 +164,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_lines, testdir_setup, testdir_teardown),
         cmocka_unit_test_setup_teardown(test_lines_are_json, testdir_setup, testdir_teardown),
         cmocka_unit_test_setup_teardown(test_resume_cuts, testdir_setup, testdir_teardown),
-        cmocka_unit_test_setup_teardown(test_resume_leaves_a_good_file_alone, testdir_setup, testdir_teardown),
+        cmocka_unit_test_setup_teardown(test_resume_leaves_a_good_file_alone, testdir_setup,
+                                        testdir_teardown),
         cmocka_unit_test_setup_teardown(test_events_come_along, testdir_setup, testdir_teardown),
         cmocka_unit_test_setup_teardown(test_open_fails, testdir_setup, testdir_teardown),
     };

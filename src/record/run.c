@@ -28,8 +28,9 @@ static yk_code take_lock(struct yk_run *r, struct yk_error *e)
         return yk_fail_errno(e, YK_FAILED, "cannot open the run folder '%s'", r->dir);
     if (flock(r->lock, LOCK_EX | LOCK_NB) == 0)
         return YK_OK;
-    yk_code rc = errno == EWOULDBLOCK ? yk_fail(e, YK_USAGE, "another process is training in '%s'", r->dir)
-                                      : yk_fail_errno(e, YK_FAILED, "cannot lock the run folder '%s'", r->dir);
+    yk_code rc = errno == EWOULDBLOCK
+                     ? yk_fail(e, YK_USAGE, "another process is training in '%s'", r->dir)
+                     : yk_fail_errno(e, YK_FAILED, "cannot lock the run folder '%s'", r->dir);
     yk_run_close(r);
     return rc;
 }
@@ -51,14 +52,16 @@ static void point_latest(const char *name)
     struct stat st;
     if (lstat(LATEST, &st) == 0 && !S_ISLNK(st.st_mode))
         return;
-    if (yk_path(temp, NULL, "%s.tmp.%s", LATEST, name) != YK_OK) /* a run's name is its own, so the temporary one is too */
+    if (yk_path(temp, NULL, "%s.tmp.%s", LATEST, name) !=
+        YK_OK) /* a run's name is its own, so the temporary one is too */
         return;
     unlink(temp); /* of a folder that was removed by hand after a kill */
     if (symlink(name, temp) == 0 && rename(temp, LATEST) != 0)
         unlink(temp);
 }
 
-static yk_code create_numbered(struct yk_run *r, const char *model, const char *mode, struct yk_error *e)
+static yk_code create_numbered(struct yk_run *r, const char *model, const char *mode,
+                               struct yk_error *e)
 {
     char what[64], how[64], date[16];
     time_t now = time(NULL);
@@ -113,7 +116,8 @@ static yk_code tidy(char out[YK_PATH_MAX], const char *dir, struct yk_error *e)
     return out[0] != '\0' ? YK_OK : yk_fail(e, YK_USAGE, "the name of the run folder is empty");
 }
 
-yk_code yk_run_create(struct yk_run *r, const char *dir, const char *model, const char *mode, struct yk_error *e)
+yk_code yk_run_create(struct yk_run *r, const char *dir, const char *model, const char *mode,
+                      struct yk_error *e)
 {
     char name[YK_PATH_MAX];
     *r = (struct yk_run){.lock = -1};
@@ -167,18 +171,21 @@ yk_code yk_run_open(struct yk_run *r, const char *dir, bool train, struct yk_err
 
 void yk_run_close(struct yk_run *r)
 {
-    if (r == NULL || r->dir[0] == '\0' || r->lock < 0) /* a zeroed struct has no name, and its lock would be stdin */
+    if (r == NULL || r->dir[0] == '\0' ||
+        r->lock < 0) /* a zeroed struct has no name, and its lock would be stdin */
         return;
     close(r->lock);
     r->lock = -1;
 }
 
-yk_code yk_run_path(const struct yk_run *r, const char *name, char out[YK_PATH_MAX], struct yk_error *e)
+yk_code yk_run_path(const struct yk_run *r, const char *name, char out[YK_PATH_MAX],
+                    struct yk_error *e)
 {
     return yk_path(out, e, "%s/%s", r->dir, name);
 }
 
-yk_code yk_run_save(const struct yk_run *r, const char *name, const json_t *value, struct yk_error *e)
+yk_code yk_run_save(const struct yk_run *r, const char *name, const json_t *value,
+                    struct yk_error *e)
 {
     char path[YK_PATH_MAX];
     yk_code rc = yk_run_path(r, name, path, e);
@@ -192,12 +199,14 @@ yk_code yk_run_load(const struct yk_run *r, const char *name, json_t **value, st
     return rc == YK_OK ? yk_json_load(path, value, e) : rc;
 }
 
-yk_code yk_run_save_ranks(const struct yk_run *r, const struct yk_rank *rank, unsigned n, struct yk_error *e)
+yk_code yk_run_save_ranks(const struct yk_run *r, const struct yk_rank *rank, unsigned n,
+                          struct yk_error *e)
 {
     json_t *list = json_array(), *ranks = json_pack("{s:o}", "ranks", list);
     for (unsigned i = 0; i < n; i++)
-        json_array_append_new(list, json_pack("{s:i, s:s, s:s, s:i}", "rank", (int)i, "role", rank[i].role, "host", rank[i].host,
-                                              "pid", rank[i].pid));
+        json_array_append_new(list,
+                              json_pack("{s:i, s:s, s:s, s:i}", "rank", (int)i, "role",
+                                        rank[i].role, "host", rank[i].host, "pid", rank[i].pid));
     if (ranks == NULL)
         return yk_fail_memory(e, 0);
     yk_code rc = yk_run_save(r, "ranks.json", ranks, e);

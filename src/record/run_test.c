@@ -187,7 +187,8 @@ static void test_open(void **state)
     make_config(&made);
     yk_run_close(&made);
     assert_int_equal(yk_run_open(&r, "runs/latest/", true, &e), YK_OK);
-    assert_string_equal(r.dir, made.dir); /* the folder, not the link, which may point elsewhere tomorrow */
+    assert_string_equal(
+        r.dir, made.dir); /* the folder, not the link, which may point elsewhere tomorrow */
     yk_run_close(&r);
     yk_path(absolute, NULL, "%s/%s", (char *)*state, made.dir);
     assert_int_equal(symlink(absolute, "link"), 0);

@@ -23,11 +23,12 @@ bool yk_mode_find(const char *name, enum yk_mode *out)
     return false;
 }
 
-yk_code yk_clock_init(struct yk_clock *c, const struct yk_rule *rule, uint64_t position, unsigned left, struct yk_error *e)
+yk_code yk_clock_init(struct yk_clock *c, const struct yk_rule *rule, uint64_t position,
+                      unsigned left, struct yk_error *e)
 {
     *c = (struct yk_clock){.rule = rule, .position = position, .alive = rule->workers};
-    yk_code rc =
-        yk_deal_init(&c->deal, rule->rows, rule->batch, rule->share, rule->shares, 2 * rule->workers + rule->need + left, e);
+    yk_code rc = yk_deal_init(&c->deal, rule->rows, rule->batch, rule->share, rule->shares,
+                              2 * rule->workers + rule->need + left, e);
     if (rc != YK_OK)
         return rc;
     if (rule->share == NULL) /* others say where each of theirs is */
@@ -54,7 +55,8 @@ void yk_clock_release(struct yk_clock *c)
 void yk_clock_limit(struct yk_clock *c, uint64_t step)
 {
     const struct yk_rule *r = c->rule;
-    if (r->last_step == UINT64_MAX || r->held) /* where a step takes several parts it is the step that ends the run */
+    if (r->last_step == UINT64_MAX ||
+        r->held) /* where a step takes several parts it is the step that ends the run */
         return;
     c->deal.quota = r->last_step > step ? r->last_step - step : 0;
     if (r->epochs > 0 && __builtin_mul_overflow(r->epochs, r->rows, &c->deal.end))
@@ -115,7 +117,8 @@ static bool too_early(const struct yk_clock *c)
         return false;
     for (unsigned w = 0; w < c->rule->workers; w++) {
         const struct yk_member *m = &c->member[w];
-        if (m->task != YK_NO_PART && c->deal.share[0].next / c->rule->rows > m->task / c->rule->rows + 1)
+        if (m->task != YK_NO_PART &&
+            c->deal.share[0].next / c->rule->rows > m->task / c->rule->rows + 1)
             return true;
     }
     return false;
@@ -147,7 +150,8 @@ bool yk_clock_next(struct yk_clock *c, unsigned w, uint64_t step, struct yk_task
 {
     const struct yk_rule *r = c->rule;
     struct yk_member *m = &c->member[w];
-    *out = (struct yk_task){.step = step, .incarnation = m->incarnation, .ahead = YK_NO_PART, .last = 1};
+    *out = (struct yk_task){
+        .step = step, .incarnation = m->incarnation, .ahead = YK_NO_PART, .last = 1};
     if (!r->pooled) {
         out->id = m->task = c->position;
         out->examples = yk_deal_size(&c->deal, out->id);
@@ -176,7 +180,8 @@ bool yk_clock_next(struct yk_clock *c, unsigned w, uint64_t step, struct yk_task
     return true;
 }
 
-void yk_clock_applied(struct yk_clock *c, unsigned w, uint64_t id, uint64_t staleness, uint32_t examples, double loss)
+void yk_clock_applied(struct yk_clock *c, unsigned w, uint64_t id, uint64_t staleness,
+                      uint32_t examples, double loss)
 {
     struct yk_member *m = &c->member[w];
     yk_ledger_push(&m->ledger, staleness, examples, loss);
@@ -237,13 +242,14 @@ void yk_clock_join(struct yk_clock *c, unsigned w)
         if (c->member[i].alive && c->member[i].done < done)
             done = c->member[i].done;
     c->incarnation++;
-    *m = (struct yk_member){.alive = true,
-                            .incarnation = c->incarnation,
-                            .task = YK_NO_PART,
-                            .ahead = YK_NO_PART,
-                            .done = done != UINT64_MAX ? done : m->done, /* as far as the slowest: it holds nobody up */
-                            .ledger = m->ledger,
-                            .since = m->since};
+    *m = (struct yk_member){
+        .alive = true,
+        .incarnation = c->incarnation,
+        .task = YK_NO_PART,
+        .ahead = YK_NO_PART,
+        .done = done != UINT64_MAX ? done : m->done, /* as far as the slowest: it holds nobody up */
+        .ledger = m->ledger,
+        .since = m->since};
     c->alive++;
     for (unsigned i = 0; !c->rule->pooled && i < c->rule->workers; i++)
         c->member[i].incarnation = c->incarnation;

@@ -34,7 +34,8 @@ struct yk_clock {
 };
 
 /* `position`: the first example that has not been trained on; `left` parts before it have not either, and are added to the deal. */
-yk_code yk_clock_init(struct yk_clock *c, const struct yk_rule *rule, uint64_t position, unsigned left, struct yk_error *e);
+yk_code yk_clock_init(struct yk_clock *c, const struct yk_rule *rule, uint64_t position,
+                      unsigned left, struct yk_error *e);
 void yk_clock_release(struct yk_clock *c);
 /* How many parts may still be dealt, from the rule's last step; after the deal's lists have been restored. */
 void yk_clock_limit(struct yk_clock *c, uint64_t step);
@@ -43,7 +44,8 @@ void yk_clock_limit(struct yk_clock *c, uint64_t step);
 bool yk_clock_next(struct yk_clock *c, unsigned w, uint64_t step, struct yk_task *out);
 
 /* The push of w (its task `id`) has become part of an update. */
-void yk_clock_applied(struct yk_clock *c, unsigned w, uint64_t id, uint64_t staleness, uint32_t examples, double loss);
+void yk_clock_applied(struct yk_clock *c, unsigned w, uint64_t id, uint64_t staleness,
+                      uint32_t examples, double loss);
 /* ... or came too late: its part is dealt again. */
 void yk_clock_dropped(struct yk_clock *c, unsigned w, uint64_t id);
 

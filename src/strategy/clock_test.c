@@ -62,7 +62,8 @@ static void test_whole_batches(void **state)
         uint32_t shard = 0, examples = k % PARTS == PARTS - 1 ? 3 : BATCH;
         for (unsigned w = 0; w < 5; w++) {
             struct yk_task t = next(&c, w, k);
-            assert_true(t.id == at && t.examples == examples && t.first == shard && t.last > t.first);
+            assert_true(t.id == at && t.examples == examples && t.first == shard &&
+                        t.last > t.first);
             assert_true(t.ahead == (k % PARTS == PARTS - 1 ? YK_NO_PART : at + BATCH));
             shard = t.last;
         }
@@ -133,7 +134,8 @@ static void test_async(void **state)
     const struct yk_ledger *l = &c.member[0].ledger;
     assert_true(l->steps == 2 && l->examples == 2 * BATCH && l->loss == 12 && l->stale[0] == 2);
     l = &c.member[1].ledger;
-    assert_true(l->steps == 1 && l->examples == BATCH && l->loss == 3 && l->stale[2] == 1 && l->most == 2);
+    assert_true(l->steps == 1 && l->examples == BATCH && l->loss == 3 && l->stale[2] == 1 &&
+                l->most == 2);
     assert_memory_equal(&c.member[1].ledger, &c.member[1].since, sizeof *l);
     assert_true(c.member[0].done == 2 && c.member[1].done == 1);
 
@@ -203,7 +205,8 @@ static void race(int64_t s, unsigned workers, uint64_t seed)
     yk_clock_limit(&c, 0);
     yk_rng_init(&rng, seed, workers, (uint64_t)s, 0);
     for (int i = 0; i < 100000 && !yk_deal_over(&c.deal); i++) {
-        unsigned w = yk_rng_below(&rng, 10) < 6 ? 0 : yk_rng_below(&rng, workers); /* one is faster */
+        unsigned w =
+            yk_rng_below(&rng, 10) < 6 ? 0 : yk_rng_below(&rng, workers); /* one is faster */
         if (busy[w]) {
             yk_clock_applied(&c, w, task[w].id, 0, task[w].examples, 0);
             busy[w] = false;
@@ -283,7 +286,8 @@ static void test_idle(void **state)
     assert_true(yk_deal_over(&c.deal));
     c.deal.quota = 9;
     c.deal.end = 30;
-    yk_deal_add(&c.deal, 50); /* as if somebody had been lost: work again, and 1 has not asked yet */
+    yk_deal_add(&c.deal,
+                50); /* as if somebody had been lost: work again, and 1 has not asked yet */
     a = next(&c, 0, 3);
     assert_int_equal(a.id, 50);
     assert_int_equal(c.member[0].done - c.member[1].done, 1);
@@ -311,9 +315,12 @@ static void test_join(void **state)
     yk_clock_lose(&c, 2);
     yk_clock_join(&c, 2);
     const struct yk_member *m = &c.member[2];
-    assert_true(m->alive && m->done == 1 && m->incarnation == 2 && m->task == YK_NO_PART && m->ahead == YK_NO_PART);
-    assert_true(m->ledger.steps == 1 && c.alive == 3);                         /* what was done in its place stays on record */
-    assert_true(c.member[0].incarnation == 0 && c.member[1].incarnation == 0); /* parts of others are not touched */
+    assert_true(m->alive && m->done == 1 && m->incarnation == 2 && m->task == YK_NO_PART &&
+                m->ahead == YK_NO_PART);
+    assert_true(m->ledger.steps == 1 &&
+                c.alive == 3); /* what was done in its place stays on record */
+    assert_true(c.member[0].incarnation == 0 &&
+                c.member[1].incarnation == 0); /* parts of others are not touched */
     next(&c, 2, 4);
     yk_clock_release(&c);
 }

@@ -15,7 +15,9 @@
 enum { BLOCK = 1024, HEADER = 8, PIECE = 1 << 18 };
 
 static const double LEAST_SHARE = 0.001, MOST_SHARE = 0.5;
-static const uint32_t INFINITE = 0x7f800000, TINY = 0x0d800000; /* 2^-100: below it a scale's inverse may not be a number */
+static const uint32_t INFINITE = 0x7f800000,
+                      TINY =
+                          0x0d800000; /* 2^-100: below it a scale's inverse may not be a number */
 
 yk_code yk_codec_parse(const char *text, struct yk_codec *out, struct yk_error *e)
 {
@@ -28,13 +30,15 @@ yk_code yk_codec_parse(const char *text, struct yk_codec *out, struct yk_error *
         }
     char *end = NULL;
     double share = strncmp(text, "topk:", 5) == 0 ? strtod(text + 5, &end) : 0;
-    if (end != NULL && end != text + 5 && *end == '\0' && share >= LEAST_SHARE && share <= MOST_SHARE) {
+    if (end != NULL && end != text + 5 && *end == '\0' && share >= LEAST_SHARE &&
+        share <= MOST_SHARE) {
         out->kind = YK_CODEC_TOPK;
         out->share = share;
         return YK_OK;
     }
     yk_fail(e, YK_USAGE, "--compress: '%.40s' is no way to compress", text);
-    yk_hint(e, "none, bf16, fp16, int8, or topk:F with a share F from %g to %g, such as topk:0.01", LEAST_SHARE, MOST_SHARE);
+    yk_hint(e, "none, bf16, fp16, int8, or topk:F with a share F from %g to %g, such as topk:0.01",
+            LEAST_SHARE, MOST_SHARE);
     return YK_USAGE;
 }
 
@@ -64,7 +68,8 @@ static size_t block_size(const struct yk_codec *c, size_t r)
 size_t yk_codec_size(const struct yk_codec *c, size_t n)
 {
     size_t rest = n % BLOCK;
-    return n > 0 ? HEADER + n / BLOCK * block_size(c, BLOCK) + (rest > 0 ? block_size(c, rest) : 0) : 0;
+    return n > 0 ? HEADER + n / BLOCK * block_size(c, BLOCK) + (rest > 0 ? block_size(c, rest) : 0)
+                 : 0;
 }
 
 size_t yk_codec_room(const struct yk_codec *c, size_t n)
@@ -99,7 +104,8 @@ static inline uint32_t to_bf16(float x)
     return (u & 0x7fffffff) > INFINITE ? quiet : nearest;
 }
 
-YK_WIDE static void pack_bf16(const float *restrict x, uint16_t *restrict q, float *restrict seen, size_t n)
+YK_WIDE static void pack_bf16(const float *restrict x, uint16_t *restrict q, float *restrict seen,
+                              size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         uint32_t u = to_bf16(x[i]);
@@ -137,7 +143,8 @@ YK_WIDE static void pack_fp16(const float *restrict x, float scale, uint16_t *re
     }
 }
 
-YK_WIDE static void unpack_fp16(const uint16_t *restrict q, float scale, float *restrict x, size_t n)
+YK_WIDE static void unpack_fp16(const uint16_t *restrict q, float scale, float *restrict x,
+                                size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         uint32_t sign = (uint32_t)(q[i] & 0x8000) << 16, size = (uint32_t)(q[i] & 0x7fff) << 13;
@@ -158,7 +165,8 @@ YK_WIDE static void unpack_int8(const int8_t *restrict q, float scale, float *re
         x[i] = scale * (float)q[i];
 }
 
-YK_WIDE static unsigned count_above(const float *x, uint32_t least, size_t n) /* of at least this size */
+YK_WIDE static unsigned count_above(const float *x, uint32_t least,
+                                    size_t n) /* of at least this size */
 {
     unsigned count = 0;
     for (size_t i = 0; i < n; i++)
@@ -172,14 +180,16 @@ YK_WIDE static void add(const float *a, const float *b, float *to, size_t n)
         to[i] = a[i] + b[i];
 }
 
-YK_WIDE static void take(const float *restrict value, const float *restrict carry, float scale, float *restrict x, size_t n)
+YK_WIDE static void take(const float *restrict value, const float *restrict carry, float scale,
+                         float *restrict x, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         x[i] = value[i] + scale * carry[i];
 }
 
 /* What is not a number is not carried on: it would be so for ever. */
-YK_WIDE static void leave(const float *restrict x, const float *restrict sent, float scale, float *restrict carry, size_t n)
+YK_WIDE static void leave(const float *restrict x, const float *restrict sent, float scale,
+                          float *restrict carry, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         float rest = (x[i] - sent[i]) * scale;
@@ -187,7 +197,8 @@ YK_WIDE static void leave(const float *restrict x, const float *restrict sent, f
     }
 }
 
-YK_WIDE static void subtract(const float *restrict a, const float *restrict b, float *restrict to, size_t n)
+YK_WIDE static void subtract(const float *restrict a, const float *restrict b, float *restrict to,
+                             size_t n)
 {
     for (size_t i = 0; i < n; i++)
         to[i] = a[i] - b[i];
@@ -252,7 +263,8 @@ static void pack_block(const struct yk_codec *c, const float *x, size_t r, char 
         if (most >= INFINITE)
             scale = NAN;
         else if (most >= TINY)
-            scale = float_of((most & INFINITE) - (14u << 23)); /* the largest becomes 2^14 or more */
+            scale =
+                float_of((most & INFINITE) - (14u << 23)); /* the largest becomes 2^14 or more */
         pack_fp16(x, scale > 0 ? 1 / scale : 0, q.half, r);
         unpack_fp16(q.half, scale, seen, r);
         memcpy(out, &scale, 4);
@@ -314,7 +326,8 @@ static void unpack_block(const struct yk_codec *c, const char *in, float *x, siz
 
 /* --- runs of blocks --- */
 
-size_t yk_codec_pack(const struct yk_codec *c, const float *value, float *carry, float scale, size_t n, void *out)
+size_t yk_codec_pack(const struct yk_codec *c, const float *value, float *carry, float scale,
+                     size_t n, void *out)
 {
     _Alignas(64) float x[BLOCK], seen[BLOCK];
     const uint64_t header = n;
@@ -336,7 +349,8 @@ size_t yk_codec_pack(const struct yk_codec *c, const float *value, float *carry,
     return (size_t)(to - (char *)out);
 }
 
-void yk_codec_pack_change(const struct yk_codec *c, const float *now, float *known, size_t n, void *out)
+void yk_codec_pack_change(const struct yk_codec *c, const float *now, float *known, size_t n,
+                          void *out)
 {
     _Alignas(64) float x[BLOCK], seen[BLOCK];
     const uint64_t header = n;
@@ -370,7 +384,8 @@ void yk_codec_unpack(const struct yk_codec *c, float *value, size_t n)
 {
     for (size_t left = (n + BLOCK - 1) / BLOCK; left > 0; left--) {
         size_t at = (left - 1) * BLOCK, r = at_most(n - at);
-        unpack_block(c, (const char *)value + HEADER + (left - 1) * block_size(c, BLOCK), value + at, r);
+        unpack_block(c, (const char *)value + HEADER + (left - 1) * block_size(c, BLOCK),
+                     value + at, r);
     }
 }
 

@@ -37,27 +37,33 @@
 struct yk_codec {
     enum { YK_CODEC_NONE, YK_CODEC_BF16, YK_CODEC_FP16, YK_CODEC_INT8, YK_CODEC_TOPK } kind;
     double share; /* topk: F */
-    size_t piece; /* values of one message at most, so that packing, the wire and unpacking work at the same time */
+    size_t
+        piece; /* values of one message at most, so that packing, the wire and unpacking work at the same time */
 };
 
 /* "none", "bf16", "fp16", "int8" or "topk:F" with F in [0.001, 0.5]. */
 yk_code yk_codec_parse(const char *text, struct yk_codec *out, struct yk_error *e);
 
-size_t yk_codec_size(const struct yk_codec *c, size_t n); /* bytes of n values, packed; 0 for none of them */
-size_t yk_codec_room(const struct yk_codec *c, size_t n); /* likewise, when they are cut into pieces */
+size_t yk_codec_size(const struct yk_codec *c,
+                     size_t n); /* bytes of n values, packed; 0 for none of them */
+size_t yk_codec_room(const struct yk_codec *c,
+                     size_t n); /* likewise, when they are cut into pieces */
 
 /* Pack value + scale carry into `out` (4 n bytes will do), and carry what is lost, divided by scale: values that count for more, sums over
  * fewer examples, take less of it. Returns the bytes, or 0 if n is so small that packing saves nothing: then `out` has floats. */
-size_t yk_codec_pack(const struct yk_codec *c, const float *value, float *carry, float scale, size_t n, void *out);
+size_t yk_codec_pack(const struct yk_codec *c, const float *value, float *carry, float scale,
+                     size_t n, void *out);
 /* Pack now - known into `out` (yk_codec_size bytes), and let `known` be what yk_codec_add makes of it: the difference that is left is
  * packed the next time. `known` NULL: pack the values themselves. */
-void yk_codec_pack_change(const struct yk_codec *c, const float *now, float *known, size_t n, void *out);
+void yk_codec_pack_change(const struct yk_codec *c, const float *now, float *known, size_t n,
+                          void *out);
 
 /* How many values are packed there? False if it cannot be so many or the length is another one. */
 bool yk_codec_count(const struct yk_codec *c, const void *in, size_t bytes, size_t most, size_t *n);
 /* Unpack in place n values that yk_codec_pack packed: they are shorter than their floats, so a buffer for these takes both. */
 void yk_codec_unpack(const struct yk_codec *c, float *value, size_t n);
 /* out = base + the n values that are packed at `in`; `base` may be `out`, or NULL for 0. */
-void yk_codec_add(const struct yk_codec *c, const void *in, const float *base, float *out, size_t n);
+void yk_codec_add(const struct yk_codec *c, const void *in, const float *base, float *out,
+                  size_t n);
 
 #endif

@@ -29,8 +29,9 @@ static struct yk_codec codec(const char *name)
 static void test_parse(void **state)
 {
     (void)state;
-    static const char *const BAD[] = {"",        "int4",      "bf16 ",    "topk",      "topk:",    "topk:0",  "topk:0.6",
-                                      "topk:-1", "topk:0.1x", "topk:nan", "topk:1e-9", "TOPK:0.1", "none:0.1"};
+    static const char *const BAD[] = {
+        "",        "int4",      "bf16 ",    "topk",      "topk:",    "topk:0",  "topk:0.6",
+        "topk:-1", "topk:0.1x", "topk:nan", "topk:1e-9", "TOPK:0.1", "none:0.1"};
     for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++) {
         struct yk_codec c;
         struct yk_error e = {0};
@@ -91,7 +92,8 @@ static void test_values(void **state)
 {
     (void)state;
     static float x[MOST], packed[MOST], out[MOST], carry[MOST];
-    static const size_t LENGTH[] = {5, 6, 7, 16, 17, 63, 1000, 1023, 1024, 1025, 1040, 2048, 2049, MOST};
+    static const size_t LENGTH[] = {5,    6,    7,    16,   17,   63,   1000,
+                                    1023, 1024, 1025, 1040, 2048, 2049, MOST};
     struct yk_rng r;
     yk_rng_init(&r, 1, 0, 0, 0);
     for (unsigned k = 0; k < 3; k++)
@@ -114,8 +116,8 @@ static void test_values(void **state)
                     most = fmaxf(most, fabsf(x[i]));
                 for (size_t i = at; i < n && i < at + BLOCK; i++) {
                     if (out[i] != expected(&c, x[i], most))
-                        fail_msg("%s: %a becomes %a, not %a (most %a)", NAME[k], (double)x[i], (double)out[i],
-                                 (double)expected(&c, x[i], most), (double)most);
+                        fail_msg("%s: %a becomes %a, not %a (most %a)", NAME[k], (double)x[i],
+                                 (double)out[i], (double)expected(&c, x[i], most), (double)most);
                     assert_true(carry[i] == x[i] - out[i]);
                 }
             }
@@ -148,7 +150,8 @@ static void test_topk(void **state)
         assert_int_equal(yk_codec_pack(&c, x, carry, 1, n, packed), yk_codec_size(&c, n));
         yk_codec_add(&c, packed, NULL, out, n);
         for (size_t at = 0; at < n; at += BLOCK) {
-            size_t m = n - at < BLOCK ? n - at : BLOCK, k = (size_t)(c.share * (double)m + 0.5), sent = 0;
+            size_t m = n - at < BLOCK ? n - at : BLOCK, k = (size_t)(c.share * (double)m + 0.5),
+                   sent = 0;
             k = k > 0 ? k : 1;
             memcpy(sorted, x + at, m * sizeof *x);
             qsort(sorted, m, sizeof *sorted, by_size);
@@ -196,14 +199,17 @@ static void test_feedback(void **state)
             assert_true(fabs(meant[i] - sent[i] - (double)carry[i]) < 1e-4 * fabs(meant[i]));
         for (size_t i = 0; k < 3 && i < N; i++)
             assert_true(fabsf(carry[i]) <= 1000.0f / 127);
-        for (size_t i = 0; i < N; i++) { /* half of a batch takes half of what is carried, and what it leaves counts twice */
+        for (
+            size_t i = 0; i < N;
+            i++) { /* half of a batch takes half of what is carried, and what it leaves counts twice */
             x[i] = 0;
             sent[i] = (double)carry[i];
         }
         yk_codec_pack(&c, x, carry, 0.5f, N, packed);
         yk_codec_add(&c, packed, NULL, out, N);
         for (size_t i = 0; i < N; i++)
-            assert_true(fabs((double)(2 * out[i] + carry[i]) - sent[i]) < 1e-6 * fabs(sent[i]) + 1e-9);
+            assert_true(fabs((double)(2 * out[i] + carry[i]) - sent[i]) <
+                        1e-6 * fabs(sent[i]) + 1e-9);
     }
 }
 
@@ -296,25 +302,30 @@ static void test_lengths(void **state)
         struct yk_codec c = codec(NAME[k]);
         size_t n, bytes = yk_codec_pack(&c, x, carry, 1, MOST, packed);
         assert_true(yk_codec_count(&c, packed, bytes, MOST, &n));
-        assert_false(yk_codec_count(&c, packed, bytes - 1, MOST, &n) || yk_codec_count(&c, packed, bytes + 1, MOST, &n));
-        assert_false(yk_codec_count(&c, packed, bytes, MOST - 1, &n) || yk_codec_count(&c, packed, 7, MOST, &n));
+        assert_false(yk_codec_count(&c, packed, bytes - 1, MOST, &n) ||
+                     yk_codec_count(&c, packed, bytes + 1, MOST, &n));
+        assert_false(yk_codec_count(&c, packed, bytes, MOST - 1, &n) ||
+                     yk_codec_count(&c, packed, 7, MOST, &n));
         memset(packed, 0, 8);
         assert_false(yk_codec_count(&c, packed, 8, MOST, &n));
         c.piece = 1000;
-        assert_int_equal(yk_codec_room(&c, 2500), 2 * yk_codec_size(&c, 1000) + yk_codec_size(&c, 500));
+        assert_int_equal(yk_codec_room(&c, 2500),
+                         2 * yk_codec_size(&c, 1000) + yk_codec_size(&c, 500));
         assert_int_equal(yk_codec_room(&c, 2000), 2 * yk_codec_size(&c, 1000));
         assert_int_equal(yk_codec_room(&c, 0), 0);
     }
     const struct yk_codec half = codec("bf16"), quarter = codec("int8");
-    assert_true(yk_codec_size(&half, 1 << 20) <= (2 << 20) + 8 && yk_codec_size(&quarter, 1 << 20) < (1 << 20) * 1.005);
+    assert_true(yk_codec_size(&half, 1 << 20) <= (2 << 20) + 8 &&
+                yk_codec_size(&quarter, 1 << 20) < (1 << 20) * 1.005);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parse),    cmocka_unit_test(test_values),  cmocka_unit_test(test_topk),
-        cmocka_unit_test(test_feedback), cmocka_unit_test(test_change),  cmocka_unit_test(test_not_numbers),
-        cmocka_unit_test(test_tiny),     cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_parse),  cmocka_unit_test(test_values),
+        cmocka_unit_test(test_topk),   cmocka_unit_test(test_feedback),
+        cmocka_unit_test(test_change), cmocka_unit_test(test_not_numbers),
+        cmocka_unit_test(test_tiny),   cmocka_unit_test(test_lengths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

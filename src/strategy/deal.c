@@ -4,10 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-yk_code yk_deal_init(struct yk_deal *d, uint64_t rows, uint32_t batch, const struct yk_share *share, unsigned shares,
-                     unsigned most, struct yk_error *e)
+yk_code yk_deal_init(struct yk_deal *d, uint64_t rows, uint32_t batch, const struct yk_share *share,
+                     unsigned shares, unsigned most, struct yk_error *e)
 {
-    *d = (struct yk_deal){.rows = rows, .batch = batch, .end = UINT64_MAX, .quota = UINT64_MAX, .most = most};
+    *d = (struct yk_deal){
+        .rows = rows, .batch = batch, .end = UINT64_MAX, .quota = UINT64_MAX, .most = most};
     d->shares = share != NULL ? shares : 1;
     d->share = calloc(d->shares, sizeof *d->share);
     d->out = calloc(most, sizeof *d->out);

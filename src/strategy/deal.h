@@ -27,9 +27,10 @@ struct yk_share { /* of the examples of every epoch: positions [from, from + row
 struct yk_deal {
     uint64_t rows;
     uint32_t batch;
-    bool one_epoch;         /* never deal from two epochs at a time: a synchronous step belongs to one */
-    bool near;              /* never from more than two */
-    struct yk_share *share; /* (shares) in the order of positions, without gaps; mostly one, all there is */
+    bool one_epoch; /* never deal from two epochs at a time: a synchronous step belongs to one */
+    bool near;      /* never from more than two */
+    struct yk_share
+        *share; /* (shares) in the order of positions, without gaps; mostly one, all there is */
     unsigned shares;
     uint64_t end;   /* no new part from here on */
     uint64_t quota; /* parts that may still be dealt, new or not */
@@ -39,8 +40,8 @@ struct yk_deal {
 };
 
 /* At most `most` parts are out or back at any time. `share` may be NULL: everybody's. */
-yk_code yk_deal_init(struct yk_deal *d, uint64_t rows, uint32_t batch, const struct yk_share *share, unsigned shares,
-                     unsigned most, struct yk_error *e);
+yk_code yk_deal_init(struct yk_deal *d, uint64_t rows, uint32_t batch, const struct yk_share *share,
+                     unsigned shares, unsigned most, struct yk_error *e);
 void yk_deal_release(struct yk_deal *d);
 
 uint32_t yk_deal_size(const struct yk_deal *d, uint64_t id); /* examples of a part */

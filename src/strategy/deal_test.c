@@ -72,7 +72,8 @@ static void test_returns(void **state)
         assert_int_equal(yk_deal_take(&d, 0), id);
     assert_int_equal(yk_deal_take(&d, 0), ROWS); /* the next epoch has begun, */
     yk_deal_return(&d, 100);
-    assert_int_equal(yk_deal_take(&d, 0), 100); /* and the partial one of the last comes first still */
+    assert_int_equal(yk_deal_take(&d, 0),
+                     100); /* and the partial one of the last comes first still */
     assert_int_equal(yk_deal_size(&d, 100), 3);
     yk_deal_release(&d);
 }
@@ -162,7 +163,8 @@ static void test_one_epoch(void **state)
     assert_int_equal(yk_deal_take(&d, 0), ROWS);
     yk_deal_release(&d);
 
-    deal_open(&d, ROWS, BATCH, MOST); /* an asynchronous start before this one may have left parts of two */
+    deal_open(&d, ROWS, BATCH,
+              MOST); /* an asynchronous start before this one may have left parts of two */
     d.one_epoch = true;
     d.share[0].next = ROWS + 30;
     yk_deal_add(&d, ROWS + 10);
@@ -262,7 +264,8 @@ static void test_at_random(void **state)
         uint64_t out[MOST], total = 0;
         unsigned outs = 0;
         memset(done, 0, sizeof done);
-        assert_int_equal(yk_deal_init(&d, ROWS, BATCH, i < 2 ? NULL : SHARE, shares, MOST, &e), YK_OK);
+        assert_int_equal(yk_deal_init(&d, ROWS, BATCH, i < 2 ? NULL : SHARE, shares, MOST, &e),
+                         YK_OK);
         d.one_epoch = one;
         d.near = true;
         d.end = EPOCHS * ROWS;
@@ -301,10 +304,11 @@ static void test_at_random(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_in_order),  cmocka_unit_test(test_returns),    cmocka_unit_test(test_restored),
-        cmocka_unit_test(test_quota),     cmocka_unit_test(test_two_epochs), cmocka_unit_test(test_one_epoch),
-        cmocka_unit_test(test_most),      cmocka_unit_test(test_shares),     cmocka_unit_test(test_over),
-        cmocka_unit_test(test_at_random),
+        cmocka_unit_test(test_in_order),   cmocka_unit_test(test_returns),
+        cmocka_unit_test(test_restored),   cmocka_unit_test(test_quota),
+        cmocka_unit_test(test_two_epochs), cmocka_unit_test(test_one_epoch),
+        cmocka_unit_test(test_most),       cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_over),       cmocka_unit_test(test_at_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,8 @@ void yk_keys_split(const uint32_t *key, size_t n, unsigned owners, size_t count,
 {
     at[0] = 0;
     for (unsigned k = 1; k < owners; k++)
-        at[k] = at[k - 1] + yk_keys_below(key + at[k - 1], n - at[k - 1], yk_owner_at(k, owners, count));
+        at[k] = at[k - 1] +
+                yk_keys_below(key + at[k - 1], n - at[k - 1], yk_owner_at(k, owners, count));
     at[owners] = n;
 }
 

@@ -13,7 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define YK_NO_KEY UINT32_MAX /* ends a list that is merged; so a model has fewer parameters than that */
+#define YK_NO_KEY                                                                                  \
+    UINT32_MAX /* ends a list that is merged; so a model has fewer parameters than that */
 
 /* Is this a list, and inside [lo, hi)? */
 bool yk_keys_ok(const uint32_t *key, size_t n, size_t lo, size_t hi);

@@ -39,7 +39,8 @@ static void test_split(void **state)
         assert_true(at[0] == 0 && at[owners] == n);
         for (unsigned k = 0; k < owners; k++)
             for (size_t i = 0; i < n; i++) {
-                bool mine = key[i] >= yk_owner_at(k, owners, count) && key[i] < yk_owner_at(k + 1, owners, count);
+                bool mine = key[i] >= yk_owner_at(k, owners, count) &&
+                            key[i] < yk_owner_at(k + 1, owners, count);
                 assert_int_equal(mine, i >= at[k] && i < at[k + 1]);
             }
         for (uint32_t i = 0; i <= count; i++) {
@@ -56,7 +57,8 @@ static void test_ok(void **state)
 {
     (void)state;
     uint32_t key[] = {16, 17, 20, 30, 31};
-    assert_true(yk_keys_ok(key, 5, 16, 32) && yk_keys_ok(NULL, 0, 16, 32) && yk_keys_ok(key, 1, 16, 17));
+    assert_true(yk_keys_ok(key, 5, 16, 32) && yk_keys_ok(NULL, 0, 16, 32) &&
+                yk_keys_ok(key, 1, 16, 17));
     assert_false(yk_keys_ok(key, 5, 17, 32) || yk_keys_ok(key, 5, 16, 31));
     for (size_t i = 0; i + 1 < 5; i++) {
         uint32_t kept = key[i];
@@ -83,7 +85,8 @@ static void test_grow(void **state)
     }
     assert_true(grown < 40);
     void *same = p;
-    assert_false(yk_grow(&p, &room, SIZE_MAX / 2, sizeof(float)) || yk_grow(&p, &room, SIZE_MAX, 1));
+    assert_false(yk_grow(&p, &room, SIZE_MAX / 2, sizeof(float)) ||
+                 yk_grow(&p, &room, SIZE_MAX, 1));
     assert_true(p == same && room >= 90000);
     free(p);
 }

@@ -79,7 +79,8 @@ static void test_add(void **state)
     for (int i = 0; i < 1000; i++) {
         uint64_t stale = yk_rng_below(&r, 400);
         uint32_t w = yk_rng_below(&r, 3), examples = 1 + yk_rng_below(&r, 100);
-        double loss = yk_rng_below(&r, 1000); /* whole numbers: the order of adding does not matter */
+        double loss =
+            yk_rng_below(&r, 1000); /* whole numbers: the order of adding does not matter */
         yk_ledger_push(&part[w], stale, examples, loss);
         yk_ledger_push(&all, stale, examples, loss);
     }
@@ -92,7 +93,8 @@ static void test_add(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_counts), cmocka_unit_test(test_far_behind),
-                                       cmocka_unit_test(test_quantiles), cmocka_unit_test(test_add)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_counts), cmocka_unit_test(test_far_behind),
+        cmocka_unit_test(test_quantiles), cmocka_unit_test(test_add)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

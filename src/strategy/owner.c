@@ -8,11 +8,13 @@ enum { PIECE = 64 }; /* keys of a dense step that are made at a time */
 
 size_t yk_owner_at(unsigned k, unsigned n, size_t count)
 {
-    size_t lines = (count + 15) / 16, at = lines * k / n * 16; /* fewer lines than 2^50: no overflow */
+    size_t lines = (count + 15) / 16,
+           at = lines * k / n * 16; /* fewer lines than 2^50: no overflow */
     return at < count ? at : count;
 }
 
-void yk_owner_init(struct yk_owner *o, const struct yk_recipe *recipe, float *weights, float *const *slot, size_t lo, size_t hi)
+void yk_owner_init(struct yk_owner *o, const struct yk_recipe *recipe, float *weights,
+                   float *const *slot, size_t lo, size_t hi)
 {
     *o = (struct yk_owner){.optimizer = recipe->optimizer,
                            .schedule = recipe->schedule,
@@ -36,7 +38,8 @@ void yk_owner_init(struct yk_owner *o, const struct yk_recipe *recipe, float *we
         o->slot[i] = slot[i];
 }
 
-static void update(const struct yk_schedule *schedule, double lr, struct yk_update *u, uint64_t step, uint32_t examples)
+static void update(const struct yk_schedule *schedule, double lr, struct yk_update *u,
+                   uint64_t step, uint32_t examples)
 {
     bool steady = schedule->shape == YK_CONSTANT && schedule->warmup == 0;
     if (u->step != step) {
@@ -49,7 +52,8 @@ static void update(const struct yk_schedule *schedule, double lr, struct yk_upda
     u->scale = 1.0f / (float)examples;
 }
 
-void yk_owner_update(const struct yk_owner *o, struct yk_update *u, uint64_t step, uint32_t examples)
+void yk_owner_update(const struct yk_owner *o, struct yk_update *u, uint64_t step,
+                     uint32_t examples)
 {
     update(&o->schedule, o->lr, u, step, examples);
 }
@@ -63,7 +67,8 @@ static void begin(struct yk_owner *o, uint32_t examples)
 
 /* Nothing is prefetched here: the optimizers gather many keys before they compute, and asking for a piece of 64 keys ahead of
  * that was measured to be slower. */
-void yk_owner_apply_keys(struct yk_owner *o, const uint32_t *key, const float *grad, size_t n, uint32_t examples)
+void yk_owner_apply_keys(struct yk_owner *o, const uint32_t *key, const float *grad, size_t n,
+                         uint32_t examples)
 {
     begin(o, examples);
     o->optimizer->apply_keys(&o->update, o->weights, o->slot, (uint32_t)o->origin, key, grad, n);
@@ -106,7 +111,8 @@ YK_WIDE static void limit(const float *restrict g, float most, float *restrict o
     }
 }
 
-static void apply_group(struct yk_owner *o, const struct yk_update *u, const float *grad, size_t lo, size_t n)
+static void apply_group(struct yk_owner *o, const struct yk_update *u, const float *grad, size_t lo,
+                        size_t n)
 {
     _Alignas(64) float limited[YK_SUM_CHUNK];
     float *slot[YK_SLOTS];
@@ -132,7 +138,8 @@ static void apply(struct yk_owner *o, const float *grad, size_t lo, size_t n)
             size_t m = n - i < PIECE ? n - i : PIECE;
             for (size_t j = 0; j < m; j++)
                 key[j] = (uint32_t)(lo + i + j);
-            o->optimizer->apply_keys(&o->update, o->weights, o->slot, (uint32_t)o->origin, key, grad + i, m);
+            o->optimizer->apply_keys(&o->update, o->weights, o->slot, (uint32_t)o->origin, key,
+                                     grad + i, m);
         }
         return;
     }
@@ -142,7 +149,8 @@ static void apply(struct yk_owner *o, const float *grad, size_t lo, size_t n)
         if (group == YK_STATISTICS)
             subtract(o->weights + (at - o->origin), grad + (at - lo), o->update.scale, end - at);
         else
-            apply_group(o, group == YK_BIASES ? &o->bias.update : &o->update, grad + (at - lo), at, end - at);
+            apply_group(o, group == YK_BIASES ? &o->bias.update : &o->update, grad + (at - lo), at,
+                        end - at);
     }
 }
 
@@ -160,13 +168,15 @@ void yk_owner_read(struct yk_owner *o, float *out, size_t lo, size_t hi)
     o->optimizer->read_keys(&o->update, from, slot, 0, NULL, out, hi - lo);
 }
 
-void yk_owner_apply(struct yk_owner *o, const float *grad, size_t origin, size_t lo, size_t hi, uint32_t examples)
+void yk_owner_apply(struct yk_owner *o, const float *grad, size_t origin, size_t lo, size_t hi,
+                    uint32_t examples)
 {
     begin(o, examples);
     apply(o, grad + (lo - origin), lo, hi - lo);
 }
 
-void yk_owner_apply_blocks(struct yk_owner *o, const struct yk_block *block, uint32_t v, size_t lo, size_t hi, uint32_t examples)
+void yk_owner_apply_blocks(struct yk_owner *o, const struct yk_block *block, uint32_t v, size_t lo,
+                           size_t hi, uint32_t examples)
 {
     _Alignas(64) float row[YK_SUM_DEPTH][YK_SUM_CHUNK];
     begin(o, examples);

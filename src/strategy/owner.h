@@ -31,19 +31,21 @@ struct yk_span { /* of the flat parameters */
 struct yk_owner {
     const struct yk_optimizer_ops *optimizer;
     struct yk_schedule schedule;
-    double lr;               /* the base rate that the schedule shapes */
-    struct yk_update update; /* lr, scale and step of the update in progress, and the optimizer's constants */
-    struct {                 /* the same of biases that have their own */
+    double lr; /* the base rate that the schedule shapes */
+    struct yk_update
+        update; /* lr, scale and step of the update in progress, and the optimizer's constants */
+    struct {    /* the same of biases that have their own */
         struct yk_schedule schedule;
         double lr;
         struct yk_update update;
     } bias;
     const struct yk_span *span; /* (spans) sorted, apart from each other: what is no weight */
     size_t spans;
-    float clip;     /* of the mean gradient; 0: none */
-    size_t lo, hi;  /* the range of the flat parameters */
-    size_t origin;  /* flat position of weights[0] and slot[.][0]: 0, unless whoever holds only a part sets it after init */
-    float *weights; /* the flat parameters (of which [lo, hi) are ours) */
+    float clip;    /* of the mean gradient; 0: none */
+    size_t lo, hi; /* the range of the flat parameters */
+    size_t
+        origin; /* flat position of weights[0] and slot[.][0]: 0, unless whoever holds only a part sets it after init */
+    float *weights;        /* the flat parameters (of which [lo, hi) are ours) */
     float *slot[YK_SLOTS]; /* the optimizer's state, laid out as the parameters */
     unsigned slots;        /* of those, how many there are */
     uint64_t step;         /* updates applied: owner 0's is the global step */
@@ -55,9 +57,11 @@ struct yk_recipe {
     struct yk_schedule schedule;
     double lr;
     struct yk_update constants; /* momentum, beta2, eps, l1, l2, decay, beta */
-    bool sparse;                /* steps name keys: an untouched one is caught up when it is next touched or read */
-    float clip;                 /* 0: none; dense only, as is what follows */
-    const struct yk_span *span; /* (spans) sorted, apart from each other: what is no weight; the caller's */
+    bool
+        sparse; /* steps name keys: an untouched one is caught up when it is next touched or read */
+    float clip; /* 0: none; dense only, as is what follows */
+    const struct yk_span
+        *span; /* (spans) sorted, apart from each other: what is no weight; the caller's */
     size_t spans;
     struct { /* of the biases among them */
         struct yk_schedule schedule;
@@ -76,15 +80,19 @@ static inline unsigned yk_recipe_slots(const struct yk_recipe *r)
 size_t yk_owner_at(unsigned k, unsigned n, size_t count);
 
 /* `weights` and the optimizer's `slot`s, both for all parameters, stay the caller's. */
-void yk_owner_init(struct yk_owner *o, const struct yk_recipe *recipe, float *weights, float *const *slot, size_t lo, size_t hi);
+void yk_owner_init(struct yk_owner *o, const struct yk_recipe *recipe, float *weights,
+                   float *const *slot, size_t lo, size_t hi);
 
 /* Apply grad[lo, hi) (a sum over `examples` examples) to w[lo, hi); ranges of one update must not overlap. `grad` is indexed by flat
  * position from `origin` on. */
-void yk_owner_apply(struct yk_owner *o, const float *grad, size_t origin, size_t lo, size_t hi, uint32_t examples);
+void yk_owner_apply(struct yk_owner *o, const float *grad, size_t origin, size_t lo, size_t hi,
+                    uint32_t examples);
 /* Add the blocks, which cover the shards [0, v), over the tree, and apply the sum to w[lo, hi); ranges as above. */
-void yk_owner_apply_blocks(struct yk_owner *o, const struct yk_block *block, uint32_t v, size_t lo, size_t hi, uint32_t examples);
+void yk_owner_apply_blocks(struct yk_owner *o, const struct yk_block *block, uint32_t v, size_t lo,
+                           size_t hi, uint32_t examples);
 /* The same for n keys of [lo, hi), each at most once, in any order: grad[i] belongs to key[i]. */
-void yk_owner_apply_keys(struct yk_owner *o, const uint32_t *key, const float *grad, size_t n, uint32_t examples);
+void yk_owner_apply_keys(struct yk_owner *o, const uint32_t *key, const float *grad, size_t n,
+                         uint32_t examples);
 /* out[i] = the value of key[i] as the next update would find it. */
 void yk_owner_read_keys(struct yk_owner *o, const uint32_t *key, float *out, size_t n);
 /* All values of [lo, hi) as the next update would find them. `out` may be the weights themselves, if they are a copy: with the state
@@ -92,7 +100,8 @@ void yk_owner_read_keys(struct yk_owner *o, const uint32_t *key, float *out, siz
 void yk_owner_read(struct yk_owner *o, float *out, size_t lo, size_t hi);
 /* What an update number `step`, of so many examples, is to the optimizer; `u` is the caller's, who keeps it from one call to the next. For whoever
  * applies updates to the owner's parameters itself. */
-void yk_owner_update(const struct yk_owner *o, struct yk_update *u, uint64_t step, uint32_t examples);
+void yk_owner_update(const struct yk_owner *o, struct yk_update *u, uint64_t step,
+                     uint32_t examples);
 /* All ranges have been applied: the step counts. */
 void yk_owner_finish(struct yk_owner *o);
 

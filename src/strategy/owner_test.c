@@ -12,7 +12,8 @@
 
 enum { N = 100, LO = 30, HI = 70 };
 
-static const struct yk_update CONSTANTS = {.momentum = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .beta = 1};
+static const struct yk_update CONSTANTS = {
+    .momentum = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .beta = 1};
 
 static struct yk_schedule shape(const char *text)
 {
@@ -22,11 +23,13 @@ static struct yk_schedule shape(const char *text)
 }
 
 /* An owner of [lo, hi) with state of its own, all zero. */
-static void owner_open(struct yk_owner *o, const char *optimizer, const char *schedule, double lr, float *w, size_t lo, size_t hi,
-                       float state[YK_SLOTS][N])
+static void owner_open(struct yk_owner *o, const char *optimizer, const char *schedule, double lr,
+                       float *w, size_t lo, size_t hi, float state[YK_SLOTS][N])
 {
-    const struct yk_recipe recipe = {
-        .optimizer = yk_optimizer_find(optimizer), .schedule = shape(schedule), .lr = lr, .constants = CONSTANTS};
+    const struct yk_recipe recipe = {.optimizer = yk_optimizer_find(optimizer),
+                                     .schedule = shape(schedule),
+                                     .lr = lr,
+                                     .constants = CONSTANTS};
     float *const slot[YK_SLOTS] = {state[0], state[1]};
     memset(state, 0, sizeof(float[YK_SLOTS][N]));
     yk_owner_init(o, &recipe, w, slot, lo, hi);
@@ -70,8 +73,10 @@ static void test_shards(void **state)
                 yk_owner_apply(&part[i], g, 0, CUT[i], CUT[i + 1], 7);
                 yk_owner_finish(&part[i]);
                 assert_memory_equal(shared, before, CUT[i] * sizeof(float));
-                assert_memory_equal(shared + CUT[i + 1], before + CUT[i + 1], (N - CUT[i + 1]) * sizeof(float));
-                assert_memory_not_equal(shared + CUT[i], before + CUT[i], (CUT[i + 1] - CUT[i]) * sizeof(float));
+                assert_memory_equal(shared + CUT[i + 1], before + CUT[i + 1],
+                                    (N - CUT[i + 1]) * sizeof(float));
+                assert_memory_not_equal(shared + CUT[i], before + CUT[i],
+                                        (CUT[i + 1] - CUT[i]) * sizeof(float));
             }
             assert_memory_equal(whole, shared, sizeof whole);
         }
@@ -108,8 +113,10 @@ static void test_blocks(void **state)
     enum { MANY = 3 * YK_SUM_CHUNK + 5, OWNED = 17 };
     static float w[MANY], expected[MANY], sum[3][MANY];
     struct yk_owner o;
-    const struct yk_recipe recipe = {.optimizer = yk_optimizer_find("sgd"), .schedule = shape("constant"), .lr = 0.5};
-    const struct yk_block block[] = {{0, 2, sum[0], 0}, {2, 3, sum[1] + OWNED, OWNED}, {3, 4, sum[2], 0}};
+    const struct yk_recipe recipe = {
+        .optimizer = yk_optimizer_find("sgd"), .schedule = shape("constant"), .lr = 0.5};
+    const struct yk_block block[] = {
+        {0, 2, sum[0], 0}, {2, 3, sum[1] + OWNED, OWNED}, {3, 4, sum[2], 0}};
     struct yk_rng r;
     yk_rng_init(&r, 8, 0, 0, 0);
     for (size_t i = 0; i < MANY; i++) {
@@ -133,9 +140,12 @@ static void test_keys(void **state)
     enum { ALL = 3000, FROM = 1024, TO = 2048, OWN = TO - FROM };
     static float w[ALL], whole[YK_SLOTS][ALL], part[OWN], parts[YK_SLOTS][OWN], g[ALL], out[OWN];
     for (unsigned k = 0; yk_optimizer_at(k) != NULL; k++) {
-        struct yk_recipe recipe = {
-            .optimizer = yk_optimizer_at(k), .schedule = shape("staircase:0.5:7"), .lr = 0.1, .constants = CONSTANTS};
-        float *const ws[YK_SLOTS] = {whole[0], whole[1]}, *const ps[YK_SLOTS] = {parts[0], parts[1]};
+        struct yk_recipe recipe = {.optimizer = yk_optimizer_at(k),
+                                   .schedule = shape("staircase:0.5:7"),
+                                   .lr = 0.1,
+                                   .constants = CONSTANTS};
+        float *const ws[YK_SLOTS] = {whole[0], whole[1]}, *const ps[YK_SLOTS] = {parts[0],
+                                                                                 parts[1]};
         struct yk_owner one, mine;
         struct yk_rng r;
         uint32_t key[OWN];
@@ -159,7 +169,8 @@ static void test_keys(void **state)
             for (size_t i = 0; i < ALL; i++)
                 g[i] = (float)yk_rng_unit(&r) - 0.5f;
             for (size_t i = 0; i < OWN; i++) {
-                key[i] = (uint32_t)(FROM + (i * 389 + 7) % OWN); /* 389 is odd: all of them, in no order */
+                key[i] = (uint32_t)(FROM +
+                                    (i * 389 + 7) % OWN); /* 389 is odd: all of them, in no order */
                 kg[i] = g[key[i]];
             }
             yk_owner_apply(&one, g, 0, 0, ALL, 3);
@@ -194,7 +205,8 @@ static void test_untouched(void **state)
                                    .schedule = shape("warmup:10,cosine:100"),
                                    .lr = 0.1,
                                    .constants = CONSTANTS};
-        float w[N], d[N], ws[YK_SLOTS][N] = {{0}}, ds[YK_SLOTS][N] = {{0}}, g[N], zero[N] = {0}, out[N], all[N];
+        float w[N], d[N], ws[YK_SLOTS][N] = {{0}}, ds[YK_SLOTS][N] = {{0}}, g[N], zero[N] = {0},
+                          out[N], all[N];
         float *const slot[YK_SLOTS] = {ws[0], ws[1]}, *const dslot[YK_SLOTS] = {ds[0], ds[1]};
         struct yk_owner lazy, dense, moved;
         uint32_t key[N];
@@ -227,7 +239,8 @@ static void test_untouched(void **state)
         assert_memory_equal(all, w, sizeof all);
         yk_owner_read(&moved, all, 0, N);
         for (int i = 0; i < N; i++) {
-            assert_true(fabsf(all[i] - d[i]) <= 1e-5f && (fabsf(all[i] - w[i]) > 1e-4f || fabsf(w[i]) < 1e-3f));
+            assert_true(fabsf(all[i] - d[i]) <= 1e-5f &&
+                        (fabsf(all[i] - w[i]) > 1e-4f || fabsf(w[i]) < 1e-3f));
             assert_memory_equal(&out[N - 1 - i], &all[i], sizeof(float));
         }
     }
@@ -256,12 +269,15 @@ static void test_parts(void **state)
 static void test_groups(void **state)
 {
     (void)state;
-    static const struct yk_span SPAN[] = {{5, 11, YK_BIASES},  {20, 25, YK_STATISTICS}, {25, 30, YK_BIASES},
-                                          {30, 31, YK_BIASES}, {40, 70, YK_STATISTICS}, {99, N, YK_BIASES}};
+    static const struct yk_span SPAN[] = {{5, 11, YK_BIASES},      {20, 25, YK_STATISTICS},
+                                          {25, 30, YK_BIASES},     {30, 31, YK_BIASES},
+                                          {40, 70, YK_STATISTICS}, {99, N, YK_BIASES}};
     static const size_t CUT[] = {0, 7, 30, 35, 50, 70, 98, N};
     for (unsigned k = 0; yk_optimizer_at(k) != NULL; k++) {
-        struct yk_recipe recipe = {
-            .optimizer = yk_optimizer_at(k), .schedule = shape("staircase:0.5:4"), .lr = 0.1, .constants = CONSTANTS};
+        struct yk_recipe recipe = {.optimizer = yk_optimizer_at(k),
+                                   .schedule = shape("staircase:0.5:4"),
+                                   .lr = 0.1,
+                                   .constants = CONSTANTS};
         struct yk_owner alone[2], both;
         float w[3][N], statistic[N], g[N], slot[3][YK_SLOTS][N] = {{{0}}};
         struct yk_rng r;
@@ -313,7 +329,10 @@ static void test_clip(void **state)
     (void)state;
     enum { MANY = 5000 };
     static float w[MANY], g[MANY];
-    struct yk_recipe recipe = {.optimizer = yk_optimizer_find("sgd"), .schedule = shape("constant"), .lr = 1, .clip = 0.5f};
+    struct yk_recipe recipe = {.optimizer = yk_optimizer_find("sgd"),
+                               .schedule = shape("constant"),
+                               .lr = 1,
+                               .clip = 0.5f};
     struct yk_owner o;
     yk_owner_init(&o, &recipe, w, (float *const[]){NULL, NULL}, 0, MANY);
     for (int i = 0; i < MANY; i++)
@@ -329,9 +348,10 @@ static void test_clip(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_shards),    cmocka_unit_test(test_rate),
-                                       cmocka_unit_test(test_blocks),    cmocka_unit_test(test_keys),
-                                       cmocka_unit_test(test_untouched), cmocka_unit_test(test_parts),
-                                       cmocka_unit_test(test_groups),    cmocka_unit_test(test_clip)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shards),    cmocka_unit_test(test_rate),
+        cmocka_unit_test(test_blocks),    cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_untouched), cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_groups),    cmocka_unit_test(test_clip)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

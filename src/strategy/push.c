@@ -39,8 +39,8 @@ struct yk_push *yk_pushes_find(struct yk_pushes *t, unsigned w, const struct yk_
     struct yk_push *unused = NULL;
     for (unsigned i = 0; i < t->n; i++) {
         struct yk_push *p = &t->push[i];
-        if (p->used && p->worker == w && p->first == n->first && p->last == n->last && p->id == n->id && p->step == n->step &&
-            p->incarnation == n->incarnation)
+        if (p->used && p->worker == w && p->first == n->first && p->last == n->last &&
+            p->id == n->id && p->step == n->step && p->incarnation == n->incarnation)
             return p;
         if (unused == NULL && !p->used && p->receiving == 0)
             unused = p;

@@ -14,7 +14,8 @@
 struct yk_push {
     bool used;
     bool whole; /* all of the range is here */
-    bool final; /* and nothing follows of its worker's: its sums leave in their order, but parts of the last one in any */
+    bool
+        final; /* and nothing follows of its worker's: its sums leave in their order, but parts of the last one in any */
     unsigned worker;
     uint32_t first, last, incarnation, examples;
     uint64_t step, id, bytes;
@@ -24,10 +25,12 @@ struct yk_push {
     float *buffer; /* (hi - lo) over MPI, made when it is first needed; sparse: (room) */
     uint32_t *key; /* sparse: (keys) what the gradients are of, YK_NO_KEY behind them */
     size_t keys, key_room, room;
-    unsigned receiving; /* messages that the engine is writing into it: it is not used again before they are done */
+    unsigned
+        receiving; /* messages that the engine is writing into it: it is not used again before they are done */
 };
 
-struct yk_set_entry { /* a push, told by its part; with backups the clock names a step by a list of them */
+struct
+    yk_set_entry { /* a push, told by its part; with backups the clock names a step by a list of them */
     uint64_t worker, id;
     uint64_t owners; /* of one that is in no list yet: how many other owners have it */
 };
@@ -35,9 +38,10 @@ struct yk_set_entry { /* a push, told by its part; with backups the clock names 
 struct yk_pushes {
     struct yk_push *push; /* (n) */
     unsigned n;
-    size_t lo, hi;             /* the owner's range */
-    uint32_t covered;          /* shards of the open step that are here */
-    struct yk_set_entry *have; /* (haves, at most n) backups: which pushes of the open step other owners have */
+    size_t lo, hi;    /* the owner's range */
+    uint32_t covered; /* shards of the open step that are here */
+    struct yk_set_entry
+        *have; /* (haves, at most n) backups: which pushes of the open step other owners have */
     unsigned haves;
     float **abandoned; /* (abandons) buffers that the engine may still write into */
     unsigned abandons;

@@ -19,7 +19,8 @@ static size_t range_bytes(const struct yk_server *s)
     return (s->owner.hi - s->owner.lo) * sizeof(float);
 }
 
-void yk_server_send(struct yk_server *s, int endpoint, struct yk_note *n, const void *data, size_t bytes)
+void yk_server_send(struct yk_server *s, int endpoint, struct yk_note *n, const void *data,
+                    size_t bytes)
 {
     n->from = (uint16_t)s->index;
     n->to = (uint16_t)endpoint;
@@ -39,7 +40,8 @@ static void reply(struct yk_server *s, unsigned w, struct yk_note *n)
     n->kind = YK_REPLY;
     if (yk_rule_buckets(s->rule)) /* as YK_AGAIN */
         n->urgency = YK_AT_ONCE;
-    if (yk_rule_buckets(s->rule) && s->has[w] == s->owner.step) { /* they have gone, bucket by bucket */
+    if (yk_rule_buckets(s->rule) &&
+        s->has[w] == s->owner.step) { /* they have gone, bucket by bucket */
         yk_server_send(s, yk_worker_endpoint(s->comm, (int)w), n, NULL, 0);
         return;
     }
@@ -53,8 +55,8 @@ static void reply(struct yk_server *s, unsigned w, struct yk_note *n)
         return;
     }
     n->lo = s->owner.lo;
-    yk_server_send(s, yk_worker_endpoint(s->comm, (int)w), n, carries ? s->owner.weights + s->owner.lo : NULL,
-                   carries ? range_bytes(s) : 0);
+    yk_server_send(s, yk_worker_endpoint(s->comm, (int)w), n,
+                   carries ? s->owner.weights + s->owner.lo : NULL, carries ? range_bytes(s) : 0);
 }
 
 /* Another owner's answer to worker w; one that comes before the state does waits for it. Only w's: who has pushed for the open step is
@@ -96,7 +98,8 @@ bool yk_server_counts(const struct yk_server *s, const struct yk_note *n)
 static void *place_push(struct yk_server *s, const struct yk_note *n)
 {
     yk_server_see(s, n->incarnation);
-    return yk_server_counts(s, n) ? yk_pushes_place(&s->table, yk_server_worker(s, n->from), n) : NULL;
+    return yk_server_counts(s, n) ? yk_pushes_place(&s->table, yk_server_worker(s, n->from), n)
+                                  : NULL;
 }
 
 /* --- owner 0: answers, and what the watcher wants --- */
@@ -124,7 +127,8 @@ static bool too_few(const struct yk_server *s)
     if (!s->rule->held || !s->rule->pooled || c->waiting < c->alive)
         return false;
     for (unsigned w = 0; w < s->rule->workers; w++)
-        if (c->member[w].alive && c->member[w].task == YK_NO_PART && !(c->deal.shares > 1 && c->member[w].idle))
+        if (c->member[w].alive && c->member[w].task == YK_NO_PART &&
+            !(c->deal.shares > 1 && c->member[w].idle))
             return false; /* this one is free to do it */
     return true;
 }
@@ -157,7 +161,8 @@ static unsigned idlers(const struct yk_server *s)
 static bool is_open(const struct yk_server *s)
 {
     bool open = false;
-    for (unsigned w = 0; s->rule->held && !s->rule->pooled && !s->halted && w < s->rule->workers; w++)
+    for (unsigned w = 0; s->rule->held && !s->rule->pooled && !s->halted && w < s->rule->workers;
+         w++)
         open = open || (s->clock->member[w].alive && s->clock->member[w].task != YK_NO_PART);
     return open;
 }
@@ -198,7 +203,8 @@ static void maybe_end(struct yk_server *s)
         yk_server_try_still(s);
         return;
     }
-    if (s->replace.wants > 0 && !s->replace.called && !c->stopping && c->waiting == c->alive && !s->gathering) {
+    if (s->replace.wants > 0 && !s->replace.called && !c->stopping && c->waiting == c->alive &&
+        !s->gathering) {
         for (s->replace.worker = 0; !s->replace.wanted[s->replace.worker];)
             s->replace.worker++;
         s->replace.called = true; /* whoever runs the message loop sees it */
@@ -209,7 +215,8 @@ static void maybe_end(struct yk_server *s)
         return;
     if (!s->halted && yk_server_elsewhere(s)) {
         s->halted = true;
-        if (s->rule->sparse) { /* nothing of the size of the model is fetched: it is there to be read */
+        if (s->rule
+                ->sparse) { /* nothing of the size of the model is fetched: it is there to be read */
             s->hold.on = true;
             yk_server_try_still(s);
         } else {
@@ -232,7 +239,8 @@ void yk_server_look(struct yk_server *s, enum yk_verdict verdict)
         }
         if (s->gathering)
             break;
-        s->holding = s->rule->fresh; /* a step of everybody: nothing moves before it has been seen */
+        s->holding =
+            s->rule->fresh; /* a step of everybody: nothing moves before it has been seen */
         yk_server_gather(s);
         break;
     case YK_LEAVE:
@@ -254,7 +262,8 @@ void yk_server_look(struct yk_server *s, enum yk_verdict verdict)
 void yk_server_drop(struct yk_server *s, const struct yk_note *n)
 {
     unsigned w = yk_server_worker(s, n->from);
-    bool old = n->incarnation < s->least[w]; /* somebody who was lost, or a step that is done again: no answer */
+    bool old = n->incarnation <
+               s->least[w]; /* somebody who was lost, or a step that is done again: no answer */
     if (s->clock != NULL) {
         struct yk_member *m = &s->clock->member[w];
         if (!s->halted)
@@ -295,9 +304,11 @@ void yk_server_applied(struct yk_server *s, const struct yk_note *n)
     yk_server_go_on(s);
 }
 
-static void hold(struct yk_server *s, struct yk_push *p, const struct yk_note *n, const float *data, bool received)
+static void hold(struct yk_server *s, struct yk_push *p, const struct yk_note *n, const float *data,
+                 bool received)
 {
-    if (!received && s->rule->pooled && !s->comm->shared) { /* its worker may do another part before the step is complete */
+    if (!received && s->rule->pooled &&
+        !s->comm->shared) { /* its worker may do another part before the step is complete */
         float *copy = yk_pushes_place(&s->table, p->worker, n);
         if (copy == NULL) {
             yk_server_broken(s, "there is no memory for a worker's gradients");
@@ -335,7 +346,8 @@ void yk_server_whole(struct yk_server *s, struct yk_push *p, const struct yk_not
         yk_server_close_batch(s);
     } else if (s->rule->pooled && s->clock != NULL) {
         yk_server_try_set(s);
-        if (s->clock->waiting == s->clock->alive || s->clock->stopping) /* fewer are left than a step takes */
+        if (s->clock->waiting == s->clock->alive ||
+            s->clock->stopping) /* fewer are left than a step takes */
             yk_server_go_on(s);
     } else if (s->rule->pooled && !s->comm->shared) {
         struct yk_note have = {.kind = YK_HAVE, .step = n->step, .first = w, .id = n->id};
@@ -352,7 +364,8 @@ static void arrive_push(struct yk_server *s, const struct yk_note *n, const floa
         p->receiving--;
     else if (s->rule->held && data != NULL && yk_server_counts(s, n))
         p = yk_pushes_find(&s->table, yk_server_worker(s, n->from), n);
-    bool mine = p != NULL && p->used && p->worker == yk_server_worker(s, n->from) && p->step == n->step && p->id == n->id;
+    bool mine = p != NULL && p->used && p->worker == yk_server_worker(s, n->from) &&
+                p->step == n->step && p->id == n->id;
     if (!yk_server_counts(s, n) || data == NULL || (p != NULL && !mine)) {
         if (n->flags & YK_LAST_FLAG)
             yk_server_drop(s, n);
@@ -493,8 +506,10 @@ static void arrive(void *arg, const struct yk_note *n, const void *data)
     case YK_END:
         if (s->clock != NULL) {
             char why[sizeof s->why];
-            snprintf(why, sizeof why, "%.*s", (int)n->bytes, data != NULL ? (const char *)data : "");
-            yk_server_fail(s, n->first != 0 ? (yk_code)n->first : YK_FAILED, why); /* a worker says how it failed */
+            snprintf(why, sizeof why, "%.*s", (int)n->bytes,
+                     data != NULL ? (const char *)data : "");
+            yk_server_fail(s, n->first != 0 ? (yk_code)n->first : YK_FAILED,
+                           why); /* a worker says how it failed */
             break;
         }
         s->failed = YK_LOST;
@@ -523,23 +538,33 @@ static bool near(void *arg, const struct yk_note *n)
     return n->kind == YK_PUSH && yk_rule_buckets(s->rule);
 }
 
-const struct yk_handler yk_server_handler = {.place = place, .near = near, .arrive = arrive, .lost = yk_server_lost};
+const struct yk_handler yk_server_handler = {
+    .place = place, .near = near, .arrive = arrive, .lost = yk_server_lost};
 
 /* --- from outside --- */
 
-yk_code yk_server_init(struct yk_server *s, struct yk_comm *comm, const struct yk_rule *rule, unsigned index,
-                       const struct yk_recipe *recipe, float *weights, float *const *slot, size_t count, struct yk_clock *clock,
+yk_code yk_server_init(struct yk_server *s, struct yk_comm *comm, const struct yk_rule *rule,
+                       unsigned index, const struct yk_recipe *recipe, float *weights,
+                       float *const *slot, size_t count, struct yk_clock *clock,
                        const struct yk_watcher *watcher, struct yk_error *e)
 {
     unsigned workers = rule->workers, each = 1, shards = rule->pooled ? 1 : rule->shards;
-    *s = (struct yk_server){.comm = comm, .rule = rule, .index = index, .clock = clock, .gather_at = UINT64_MAX, .count = count};
+    *s = (struct yk_server){.comm = comm,
+                            .rule = rule,
+                            .index = index,
+                            .clock = clock,
+                            .gather_at = UINT64_MAX,
+                            .count = count};
     if (watcher != NULL)
         s->watcher = *watcher;
-    size_t lo = yk_owner_at(index, rule->owners, count), hi = yk_owner_at(index + 1, rule->owners, count);
+    size_t lo = yk_owner_at(index, rule->owners, count),
+           hi = yk_owner_at(index + 1, rule->owners, count);
     yk_owner_init(&s->owner, recipe, weights, slot, lo, hi);
     s->owner.origin = rule->sparse ? lo : 0;
-    s->ready = clock == NULL && comm->shared; /* others wait for their seed, owner 0 for its word to begin */
-    while (each < 26 && each < shards)        /* subtrees of one worker's span: two a level of the tree at most */
+    s->ready = clock == NULL &&
+               comm->shared; /* others wait for their seed, owner 0 for its word to begin */
+    while (each < 26 &&
+           each < shards) /* subtrees of one worker's span: two a level of the tree at most */
         each++;
     unsigned pushes = workers * each + rule->need + 1;
     yk_code rc = yk_pushes_init(&s->table, pushes, s->owner.lo, s->owner.hi, e);
@@ -561,8 +586,8 @@ yk_code yk_server_init(struct yk_server *s, struct yk_comm *comm, const struct y
     s->counted = calloc(workers, sizeof *s->counted);
     s->replace.wanted = calloc(workers, sizeof *s->replace.wanted);
     s->set = calloc(rule->need + 1, sizeof *s->set);
-    if (s->block == NULL || s->least == NULL || s->owed == NULL || s->applied == NULL || s->has == NULL || s->counted == NULL ||
-        s->replace.wanted == NULL || s->set == NULL) {
+    if (s->block == NULL || s->least == NULL || s->owed == NULL || s->applied == NULL ||
+        s->has == NULL || s->counted == NULL || s->replace.wanted == NULL || s->set == NULL) {
         yk_server_release(s);
         return yk_fail_memory(e, pushes * sizeof *s->block);
     }

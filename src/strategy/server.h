@@ -50,7 +50,8 @@ struct yk_addend { /* sparse: a sum of a step that is being closed */
     uint32_t first, last; /* its subtree */
 };
 
-struct yk_list {          /* sparse: the keys of a push of that step, which are being merged with the others' */
+struct
+    yk_list { /* sparse: the keys of a push of that step, which are being merged with the others' */
     const uint32_t *key;  /* those that are left */
     size_t done;          /* and so many are not */
     uint32_t head, taken; /* the first that is left; keys of the present chunk */
@@ -69,7 +70,8 @@ struct yk_server_keys {
     size_t place_room;
     float *mixed; /* (mixed_room) a chunk of each row, by the keys of all of them */
     size_t mixed_room;
-    struct {           /* what the last step has changed: who does that step once more needs the values from before it */
+    struct
+    { /* what the last step has changed: who does that step once more needs the values from before it */
         uint64_t step; /* UINT64_MAX: not known */
         uint32_t *key;
         float *value;
@@ -88,7 +90,8 @@ struct yk_server_hold {
     struct {          /* owner 0: a question that a thread waits for */
         uint64_t id;
         unsigned missing;
-        const size_t *at; /* (owners + 1) where each one's answer goes in `to`; NULL: nothing is expected */
+        const size_t
+            *at; /* (owners + 1) where each one's answer goes in `to`; NULL: nothing is expected */
         float *to;
         bool refused;
     } call;
@@ -107,8 +110,9 @@ struct yk_server_buckets { /* whole batches */
 struct yk_server_pack {    /* --compress */
     struct yk_codec reply; /* how parameters go out; YK_CODEC_NONE: as they are */
     char *out;             /* they leave from here */
-    float *known;          /* (hi - lo) in step: what every worker that has been answered has; NULL: they come as they like */
-    bool knows;            /* ... once one has been */
+    float *
+        known; /* (hi - lo) in step: what every worker that has been answered has; NULL: they come as they like */
+    bool knows; /* ... once one has been */
 };
 
 struct yk_server {
@@ -120,30 +124,35 @@ struct yk_server {
     struct yk_watcher watcher;
     bool ready; /* has its part of the state */
 
-    struct yk_pushes table;   /* what has arrived for the open step */
-    struct yk_block *block;   /* what is added up, for the call that does it */
-    uint32_t *least;          /* (workers) incarnations below are dropped */
-    bool *owed;               /* (workers) an answer; owner 0 has the clock for that */
-    uint64_t *applied;        /* (workers) pushes applied here: tells a torn one */
-    uint64_t *has;            /* (workers) whole batches: the step whose parameters it has been sent; UINT64_MAX: none */
+    struct yk_pushes table; /* what has arrived for the open step */
+    struct yk_block *block; /* what is added up, for the call that does it */
+    uint32_t *least;        /* (workers) incarnations below are dropped */
+    bool *owed;             /* (workers) an answer; owner 0 has the clock for that */
+    uint64_t *applied;      /* (workers) pushes applied here: tells a torn one */
+    uint64_t *
+        has; /* (workers) whole batches: the step whose parameters it has been sent; UINT64_MAX: none */
     struct yk_set_entry *set; /* (need) the set that is named */
 
-    bool halted;        /* nothing is applied any more */
-    bool holding;       /* answers wait for the state that the watcher wants to see */
-    bool gathering;     /* it is under way, */
-    unsigned missing;   /* from so many owners */
-    uint64_t gather_at; /* another owner: the step whose state the clock wants; UINT64_MAX if none */
-    uint64_t *counted;  /* (workers) ... and what it has applied of each by then: async pushes may still be on their way here */
-    bool ended;         /* everybody has stopped and the state is as the watcher wants it */
-    bool closed, clean; /* another owner: the clock said that the run is over, and that nobody was lost */
-    yk_code failed;     /* the job cannot go on */
-    bool orphaned;      /* another owner: because owner 0 is lost */
+    bool halted;      /* nothing is applied any more */
+    bool holding;     /* answers wait for the state that the watcher wants to see */
+    bool gathering;   /* it is under way, */
+    unsigned missing; /* from so many owners */
+    uint64_t
+        gather_at; /* another owner: the step whose state the clock wants; UINT64_MAX if none */
+    uint64_t *
+        counted; /* (workers) ... and what it has applied of each by then: async pushes may still be on their way here */
+    bool ended;  /* everybody has stopped and the state is as the watcher wants it */
+    bool closed,
+        clean; /* another owner: the clock said that the run is over, and that nobody was lost */
+    yk_code failed; /* the job cannot go on */
+    bool orphaned;  /* another owner: because owner 0 is lost */
     char why[256];
     atomic_uint sending;      /* messages whose data the engine still reads */
     unsigned accounts;        /* workers that have said where their time went, */
     char account_buffer[256]; /* and what they say while it arrives */
     struct yk_replace {
-        bool *wanted;    /* (workers) owner 0: lost, and a new one shall take their place; one at a time */
+        bool *
+            wanted; /* (workers) owner 0: lost, and a new one shall take their place; one at a time */
         unsigned wants;  /* how many */
         bool called;     /* everybody waits, and all are called to meet */
         unsigned worker; /* for this one */
@@ -159,8 +168,9 @@ extern const struct yk_handler yk_server_handler;
 
 /* `clock` for owner 0. Weights and slots as for yk_owner_init; in a sparse run they begin with the owner's own range: the value of `key` is
  * weights[key - lo], lo = yk_owner_at(index, owners, count), and nothing else need be there. */
-yk_code yk_server_init(struct yk_server *s, struct yk_comm *comm, const struct yk_rule *rule, unsigned index,
-                       const struct yk_recipe *recipe, float *weights, float *const *slot, size_t count, struct yk_clock *clock,
+yk_code yk_server_init(struct yk_server *s, struct yk_comm *comm, const struct yk_rule *rule,
+                       unsigned index, const struct yk_recipe *recipe, float *weights,
+                       float *const *slot, size_t count, struct yk_clock *clock,
                        const struct yk_watcher *watcher, struct yk_error *e);
 void yk_server_release(struct yk_server *s);
 
@@ -185,16 +195,17 @@ void yk_server_resume(struct yk_server *s, enum yk_verdict verdict);
 
 /* out[i] = value of key[i], which is a sorted list without repetition, as the next step would see it. While nothing stands still it is
  * that of any step. */
-yk_code yk_server_read(struct yk_server *s, unsigned here, const uint32_t *key, float *out, size_t n, struct yk_error *e);
+yk_code yk_server_read(struct yk_server *s, unsigned here, const uint32_t *key, float *out,
+                       size_t n, struct yk_error *e);
 /* While everything stands still: every owner copies its range, to be fetched while training goes on; or lets go of the copy. */
 yk_code yk_server_keep(struct yk_server *s, unsigned here, struct yk_error *e);
 void yk_server_unkeep(struct yk_server *s, unsigned here);
 /* n floats from flat index lo on, all of one owner's range, of its weights (which = 0) or state vector `which` - 1; from the copy if
  * there is one, else as they are now. */
-yk_code yk_server_fetch(struct yk_server *s, unsigned here, unsigned owner, unsigned which, size_t lo, size_t n, float *to,
-                        struct yk_error *e);
+yk_code yk_server_fetch(struct yk_server *s, unsigned here, unsigned owner, unsigned which,
+                        size_t lo, size_t n, float *to, struct yk_error *e);
 /* The opposite, before yk_server_seed: state that a checkpoint has. */
-yk_code yk_server_put(struct yk_server *s, unsigned here, unsigned owner, unsigned which, size_t lo, size_t n, const float *from,
-                      struct yk_error *e);
+yk_code yk_server_put(struct yk_server *s, unsigned here, unsigned owner, unsigned which, size_t lo,
+                      size_t n, const float *from, struct yk_error *e);
 
 #endif

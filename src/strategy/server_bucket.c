@@ -15,7 +15,8 @@
 
 #include <stdlib.h>
 
-static size_t bucket_at(const struct yk_server *s, unsigned i) /* where it begins; the last ends with the range */
+static size_t bucket_at(const struct yk_server *s,
+                        unsigned i) /* where it begins; the last ends with the range */
 {
     size_t at = s->owner.lo + i * yk_rule_bucket(s->rule);
     return at < s->owner.hi ? at : s->owner.hi;
@@ -26,7 +27,8 @@ void yk_server_open_buckets(struct yk_server *s, bool again)
     struct yk_server_buckets *b = &s->buckets;
     for (unsigned i = 0; i < b->n; i++) {
         b->applied[i] = again && b->applied[i];
-        b->due[i] = b->applied[i] ? 0 : (uint64_t)(bucket_at(s, i + 1) - bucket_at(s, i)) * s->rule->shards;
+        b->due[i] =
+            b->applied[i] ? 0 : (uint64_t)(bucket_at(s, i + 1) - bucket_at(s, i)) * s->rule->shards;
     }
     b->closed = again ? b->closed : 0;
 }
@@ -41,12 +43,15 @@ static int by_first(const void *a, const void *b)
 static void send_bucket(struct yk_server *s, unsigned w, unsigned i)
 {
     size_t lo = bucket_at(s, i), n = bucket_at(s, i + 1) - lo;
-    struct yk_note note = {
-        .kind = YK_PIECE, .urgency = yk_urgency(s->buckets.closed, false), .step = s->owner.step + 1, .lo = lo};
+    struct yk_note note = {.kind = YK_PIECE,
+                           .urgency = yk_urgency(s->buckets.closed, false),
+                           .step = s->owner.step + 1,
+                           .lo = lo};
     if (s->pack.out != NULL)
         yk_server_send_packed(s, w, &note, n);
     else
-        yk_server_send(s, yk_worker_endpoint(s->comm, (int)w), &note, s->owner.weights + lo, n * sizeof(float));
+        yk_server_send(s, yk_worker_endpoint(s->comm, (int)w), &note, s->owner.weights + lo,
+                       n * sizeof(float));
 }
 
 /* All shards are here with their part of bucket i. Unless one of them was sent by somebody who is lost: then all of it comes again. */
@@ -58,7 +63,8 @@ static void apply_bucket(struct yk_server *s, unsigned i)
         const struct yk_push *p = &s->table.push[k];
         if (!p->used)
             continue;
-        s->block[n++] = (struct yk_block){.first = p->first, .last = p->last, .sum = p->sum, .origin = p->origin};
+        s->block[n++] = (struct yk_block){
+            .first = p->first, .last = p->last, .sum = p->sum, .origin = p->origin};
         shards += p->last - p->first;
         examples += p->examples;
     }
@@ -84,8 +90,10 @@ static void apply_bucket(struct yk_server *s, unsigned i)
 void yk_server_fill_buckets(struct yk_server *s, const struct yk_push *p, size_t lo, size_t hi)
 {
     struct yk_server_buckets *b = &s->buckets;
-    for (unsigned i = (unsigned)((lo - s->owner.lo) / yk_rule_bucket(s->rule)); i < b->n && bucket_at(s, i) < hi; i++) {
-        size_t from = bucket_at(s, i) > lo ? bucket_at(s, i) : lo, to = bucket_at(s, i + 1) < hi ? bucket_at(s, i + 1) : hi;
+    for (unsigned i = (unsigned)((lo - s->owner.lo) / yk_rule_bucket(s->rule));
+         i < b->n && bucket_at(s, i) < hi; i++) {
+        size_t from = bucket_at(s, i) > lo ? bucket_at(s, i) : lo,
+               to = bucket_at(s, i + 1) < hi ? bucket_at(s, i + 1) : hi;
         uint64_t part = (uint64_t)(to - from) * (p->last - p->first);
         if (b->applied[i] || b->due[i] == 0)
             continue;

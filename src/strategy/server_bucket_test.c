@@ -84,15 +84,16 @@ static void read_layer(struct rig *r, unsigned w)
     memcpy(forward.seen[w] + lo, me->params.flat + lo, (hi - lo) * sizeof(float));
     if (++forward.layers[w] == RIG_PIECES) {
         assert_true(!me->early || me->guessed);
-        assert_memory_equal(forward.seen[w], me->params.flat, RIG_ROWS * sizeof(float)); /* nothing came over what was read */
+        assert_memory_equal(forward.seen[w], me->params.flat,
+                            RIG_ROWS * sizeof(float)); /* nothing came over what was read */
     }
 }
 
 static bool may_pull(const struct yk_worker *w)
 {
     bool guess = w->eager && !w->early && w->task.examples > 0 && w->task.ahead != YK_NO_PART;
-    return guess || w->again || yk_worker_answered(w) || (w->ordered && w->task.examples > 0) || w->abandoned || w->stop ||
-           w->fenced || w->meet || w->failed != YK_OK;
+    return guess || w->again || yk_worker_answered(w) || (w->ordered && w->task.examples > 0) ||
+           w->abandoned || w->stop || w->fenced || w->meet || w->failed != YK_OK;
 }
 
 static void event(struct office *o, struct yk_rng *rng)
@@ -102,7 +103,8 @@ static void event(struct office *o, struct yk_rng *rng)
     struct rig_hand *h = &r->hand[w];
     if (yk_rng_below(rng, 4) > 0) {
         int ends = r->comm->owners + r->comm->workers;
-        office_move(o, (int)yk_rng_below(rng, (uint32_t)ends), (int)yk_rng_below(rng, (uint32_t)ends), rng);
+        office_move(o, (int)yk_rng_below(rng, (uint32_t)ends),
+                    (int)yk_rng_below(rng, (uint32_t)ends), rng);
     } else if (o->end[yk_worker_endpoint(r->comm, (int)w)].gone || h->stopped) {
         return;
     } else if (!h->busy && may_pull(&r->worker[w])) {
@@ -143,7 +145,8 @@ static void test_bits(void **state)
                 yk_rng_init(&rng, seed, workers, owners, 0);
                 for (uint64_t i = 0; !r.server[0].ended || o.under_way > 0; i++) {
                     if (i > 3000000)
-                        fail_msg("%u workers, %u owners: nobody goes on at step %d", workers, owners, (int)r.steps);
+                        fail_msg("%u workers, %u owners: nobody goes on at step %d", workers,
+                                 owners, (int)r.steps);
                     event(&o, &rng);
                 }
                 assert_memory_equal(r.params.flat, expected, sizeof expected);

@@ -16,7 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double PATIENCE = 0.1; /* seconds of one wait; a lost owner is noticed by comm, which then calls us */
+static const double PATIENCE =
+    0.1; /* seconds of one wait; a lost owner is noticed by comm, which then calls us */
 
 /* Let go of the copy, as soon as the engine has. */
 void yk_server_let_go(struct yk_server *s)
@@ -61,7 +62,8 @@ void yk_server_try_still(struct yk_server *s)
     struct yk_note n = {.kind = YK_STILL, .step = s->owner.step};
     if (s->hold.asked)
         return;
-    for (unsigned w = 0; !s->rule->fresh && w < s->rule->workers; w++) { /* what is pushed late for a closed step does nothing */
+    for (unsigned w = 0; !s->rule->fresh && w < s->rule->workers;
+         w++) { /* what is pushed late for a closed step does nothing */
         const struct yk_member *m = &s->clock->member[w];
         if (m->alive && !m->waiting && !m->stopped)
             return;
@@ -71,7 +73,8 @@ void yk_server_try_still(struct yk_server *s)
         stand_still(s);
         return;
     }
-    memcpy(s->counted, s->applied, s->rule->workers * sizeof *s->counted); /* stays as it is until all have answered */
+    memcpy(s->counted, s->applied,
+           s->rule->workers * sizeof *s->counted); /* stays as it is until all have answered */
     n.id = ++s->hold.id;
     s->hold.missing = (unsigned)s->comm->owners - 1;
     yk_server_tell(s, &n, s->counted, s->rule->workers * sizeof *s->counted);
@@ -116,16 +119,19 @@ static const float *piece(const struct yk_server *s, unsigned which, uint64_t lo
 {
     if (which > s->owner.slots || lo < s->owner.lo || lo > s->owner.hi || n > s->owner.hi - lo)
         return NULL;
-    const float *state = s->hold.kept[which] != NULL && !s->hold.unwanted ? s->hold.kept[which] : yk_server_state(s, which);
+    const float *state = s->hold.kept[which] != NULL && !s->hold.unwanted
+                             ? s->hold.kept[which]
+                             : yk_server_state(s, which);
     return state + (lo - s->owner.lo);
 }
 
 static void read_for(struct yk_server *s, const struct yk_note *question, const uint32_t *key)
 {
-    struct yk_note n = {.kind = YK_ANSWER, .first = YK_READ, .id = question->id, .flags = YK_LAST_FLAG, .to = 0};
+    struct yk_note n = {
+        .kind = YK_ANSWER, .first = YK_READ, .id = question->id, .flags = YK_LAST_FLAG, .to = 0};
     size_t keys = question->bytes / sizeof *key;
-    bool fits =
-        question->bytes % sizeof *key == 0 && (keys == 0 || key != NULL) && yk_keys_ok(key, keys, s->owner.lo, s->owner.hi);
+    bool fits = question->bytes % sizeof *key == 0 && (keys == 0 || key != NULL) &&
+                yk_keys_ok(key, keys, s->owner.lo, s->owner.hi);
     struct yk_box *box = fits ? yk_boxes_take(&s->keys.out, question->bytes) : NULL;
     if (box == NULL) {
         n.flags = 0;
@@ -139,12 +145,16 @@ static void read_for(struct yk_server *s, const struct yk_note *question, const 
 
 static void fetch_for(struct yk_server *s, const struct yk_note *question)
 {
-    struct yk_note n = {
-        .kind = YK_ANSWER, .first = YK_FETCH, .id = question->id, .flags = YK_LAST_FLAG, .from = (uint16_t)s->index};
+    struct yk_note n = {.kind = YK_ANSWER,
+                        .first = YK_FETCH,
+                        .id = question->id,
+                        .flags = YK_LAST_FLAG,
+                        .from = (uint16_t)s->index};
     const float *from = piece(s, question->first, question->lo, question->word);
     if (from == NULL)
         n.flags = 0;
-    yk_comm_send(s->comm, &n, from, from != NULL ? question->word * sizeof(float) : 0, &s->hold.reading);
+    yk_comm_send(s->comm, &n, from, from != NULL ? question->word * sizeof(float) : 0,
+                 &s->hold.reading);
 }
 
 static void keep_for(struct yk_server *s, const struct yk_note *question)
@@ -173,7 +183,9 @@ static void be_asked(struct yk_server *s, const struct yk_note *n, const uint64_
 
 static size_t expected(const struct yk_server *s, unsigned owner)
 {
-    return s->hold.call.at != NULL ? (s->hold.call.at[owner + 1] - s->hold.call.at[owner]) * sizeof(float) : 0;
+    return s->hold.call.at != NULL
+               ? (s->hold.call.at[owner + 1] - s->hold.call.at[owner]) * sizeof(float)
+               : 0;
 }
 
 static void take_answer(struct yk_server *s, const struct yk_note *n, const float *data)
@@ -198,7 +210,8 @@ void *yk_server_place_hold(struct yk_server *s, const struct yk_note *n)
 {
     bool wanted = false;
     if (n->kind == YK_STATE)
-        return n->bytes % sizeof(float) == 0 && piece(s, n->first, n->lo, n->bytes / sizeof(float)) != NULL
+        return n->bytes % sizeof(float) == 0 &&
+                       piece(s, n->first, n->lo, n->bytes / sizeof(float)) != NULL
                    ? yk_server_state(s, n->first) + (n->lo - s->owner.lo)
                    : NULL;
     if (n->kind == YK_READ)
@@ -206,7 +219,8 @@ void *yk_server_place_hold(struct yk_server *s, const struct yk_note *n)
     else if (n->kind == YK_STILL)
         wanted = n->bytes == s->rule->workers * sizeof *s->counted;
     else if (n->kind == YK_ANSWER && n->from < s->comm->owners)
-        wanted = n->id == s->hold.call.id && s->hold.call.missing > 0 && n->bytes == expected(s, n->from);
+        wanted = n->id == s->hold.call.id && s->hold.call.missing > 0 &&
+                 n->bytes == expected(s, n->from);
     struct yk_box *box = wanted ? yk_boxes_take(&s->keys.in, n->bytes) : NULL;
     if (box == NULL)
         return NULL;
@@ -276,7 +290,9 @@ static yk_code end(struct yk_server *s, const struct yk_box *box, struct yk_erro
         if (s->failed != YK_OK)
             rc = yk_fail(e, s->failed, "%s", s->why);
         else if (over && s->hold.call.refused)
-            rc = yk_fail(e, YK_FAILED, "an owner cannot give its part of the parameters: there is no memory, or no such part");
+            rc = yk_fail(e, YK_FAILED,
+                         "an owner cannot give its part of the parameters: there is no memory, or "
+                         "no such part");
         if (over)
             close_call(s);
         unlock(s, 0);
@@ -287,7 +303,8 @@ static yk_code end(struct yk_server *s, const struct yk_box *box, struct yk_erro
 }
 
 /* Send a question, and with it a copy of its data, because a lost owner may keep the engine from ever letting go of them. */
-static struct yk_box *ask(struct yk_server *s, unsigned owner, struct yk_note *n, const void *data, size_t bytes)
+static struct yk_box *ask(struct yk_server *s, unsigned owner, struct yk_note *n, const void *data,
+                          size_t bytes)
 {
     struct yk_box *box = NULL;
     n->from = 0;
@@ -303,13 +320,15 @@ static struct yk_box *ask(struct yk_server *s, unsigned owner, struct yk_note *n
         if (box == NULL)
             return NULL;
     }
-    yk_comm_send(s->comm, n, box != NULL ? box->data : NULL, bytes, box != NULL ? &box->sending : NULL);
+    yk_comm_send(s->comm, n, box != NULL ? box->data : NULL, bytes,
+                 box != NULL ? &box->sending : NULL);
     if (box != NULL)
         atomic_fetch_sub(&box->sending, 1);
     return box;
 }
 
-yk_code yk_server_read(struct yk_server *s, unsigned here, const uint32_t *key, float *out, size_t n, struct yk_error *e)
+yk_code yk_server_read(struct yk_server *s, unsigned here, const uint32_t *key, float *out,
+                       size_t n, struct yk_error *e)
 {
     unsigned owners = s->rule->owners;
     size_t *at = calloc(owners + 1, sizeof *at);
@@ -325,7 +344,8 @@ yk_code yk_server_read(struct yk_server *s, unsigned here, const uint32_t *key, 
     if (here < owners) {
         struct yk_note question = {.kind = YK_READ, .id = begin(s, owners - here, at, out)};
         for (unsigned k = here; k < owners; k++)
-            if (ask(s, k, &question, key + at[k], (at[k + 1] - at[k]) * sizeof *key) == NULL && at[k] < at[k + 1])
+            if (ask(s, k, &question, key + at[k], (at[k + 1] - at[k]) * sizeof *key) == NULL &&
+                at[k] < at[k + 1])
                 rc = yk_fail_memory(e, n * sizeof *key);
         if (rc == YK_OK) {
             rc = end(s, NULL, e);
@@ -342,7 +362,8 @@ yk_code yk_server_read(struct yk_server *s, unsigned here, const uint32_t *key, 
 yk_code yk_server_keep(struct yk_server *s, unsigned here, struct yk_error *e)
 {
     bool kept = true;
-    struct yk_note question = {.kind = YK_KEEP, .flags = YK_LAST_FLAG, .id = begin(s, s->rule->owners - here, NULL, NULL)};
+    struct yk_note question = {
+        .kind = YK_KEEP, .flags = YK_LAST_FLAG, .id = begin(s, s->rule->owners - here, NULL, NULL)};
     for (unsigned k = here; k < s->rule->owners; k++)
         ask(s, k, &question, NULL, 0);
     for (unsigned k = 0; k < here; k++) {
@@ -370,8 +391,8 @@ void yk_server_unkeep(struct yk_server *s, unsigned here)
     }
 }
 
-yk_code yk_server_fetch(struct yk_server *s, unsigned here, unsigned owner, unsigned which, size_t lo, size_t n, float *to,
-                        struct yk_error *e)
+yk_code yk_server_fetch(struct yk_server *s, unsigned here, unsigned owner, unsigned which,
+                        size_t lo, size_t n, float *to, struct yk_error *e)
 {
     unsigned owners = s->rule->owners;
     yk_code rc = YK_OK;
@@ -381,7 +402,8 @@ yk_code yk_server_fetch(struct yk_server *s, unsigned here, unsigned owner, unsi
         if (from != NULL)
             memcpy(to, from, n * sizeof *to);
         else
-            rc = yk_fail(e, YK_FAILED, "owner %u does not own the parameters from %zu on", owner, lo);
+            rc = yk_fail(e, YK_FAILED, "owner %u does not own the parameters from %zu on", owner,
+                         lo);
         unlock(s, (int)owner);
         return rc;
     }
@@ -390,15 +412,16 @@ yk_code yk_server_fetch(struct yk_server *s, unsigned here, unsigned owner, unsi
         return yk_fail_memory(e, (owners + 1) * sizeof *at);
     for (unsigned k = owner; k < owners; k++)
         at[k + 1] = n;
-    struct yk_note question = {.kind = YK_FETCH, .first = which, .lo = lo, .word = n, .id = begin(s, 1, at, to)};
+    struct yk_note question = {
+        .kind = YK_FETCH, .first = which, .lo = lo, .word = n, .id = begin(s, 1, at, to)};
     ask(s, owner, &question, NULL, 0);
     rc = end(s, NULL, e);
     free(at);
     return rc;
 }
 
-yk_code yk_server_put(struct yk_server *s, unsigned here, unsigned owner, unsigned which, size_t lo, size_t n, const float *from,
-                      struct yk_error *e)
+yk_code yk_server_put(struct yk_server *s, unsigned here, unsigned owner, unsigned which, size_t lo,
+                      size_t n, const float *from, struct yk_error *e)
 {
     if (owner >= here) {
         struct yk_note note = {.kind = YK_STATE, .first = which, .lo = lo};
@@ -408,7 +431,10 @@ yk_code yk_server_put(struct yk_server *s, unsigned here, unsigned owner, unsign
     lock(s, (int)owner);
     bool there = piece(&s[owner], which, lo, n) != NULL;
     if (there)
-        memcpy(yk_server_state(&s[owner], which) + (lo - s[owner].owner.lo), from, n * sizeof *from);
+        memcpy(yk_server_state(&s[owner], which) + (lo - s[owner].owner.lo), from,
+               n * sizeof *from);
     unlock(s, (int)owner);
-    return there ? YK_OK : yk_fail(e, YK_FAILED, "owner %u does not own the parameters from %zu on", owner, lo);
+    return there ? YK_OK
+                 : yk_fail(e, YK_FAILED, "owner %u does not own the parameters from %zu on", owner,
+                           lo);
 }

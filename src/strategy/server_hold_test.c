@@ -17,7 +17,8 @@ static enum yk_verdict hold_stepped(void *arg, const struct yk_stepped *st)
     struct rig *r = arg;
     if (st != NULL) {
         enum yk_verdict verdict = rig_stepped(arg, st);
-        return verdict == YK_GO && watch.every > 0 && st->step % watch.every == 0 ? YK_HOLD : verdict;
+        return verdict == YK_GO && watch.every > 0 && st->step % watch.every == 0 ? YK_HOLD
+                                                                                  : verdict;
     }
     memcpy(watch.then, r->params.flat, sizeof watch.then);
     for (unsigned k = 0; k < r->rule.owners; k++)
@@ -27,8 +28,8 @@ static enum yk_verdict hold_stepped(void *arg, const struct yk_stepped *st)
     return YK_HOLD;
 }
 
-static void open_watched(struct rig *r, const struct yk_rule *rule, const struct yk_optimizer_ops *optimizer, rig_touch touch,
-                         uint64_t every)
+static void open_watched(struct rig *r, const struct yk_rule *rule,
+                         const struct yk_optimizer_ops *optimizer, rig_touch touch, uint64_t every)
 {
     rig_open(r, rule, optimizer, NULL);
     r->touch = touch;
@@ -153,11 +154,13 @@ static void *save(void *arg)
         sched_yield();
     for (unsigned k = 0; s->rc == YK_OK && k < owners; k++)
         for (unsigned which = 0; which <= slots; which++)
-            for (size_t lo = r->server[k].owner.lo; lo < r->server[k].owner.hi && s->rc == YK_OK; lo += 7) {
+            for (size_t lo = r->server[k].owner.lo; lo < r->server[k].owner.hi && s->rc == YK_OK;
+                 lo += 7) {
                 size_t n = r->server[k].owner.hi - lo < 7 ? r->server[k].owner.hi - lo : 7;
                 s->rc = yk_server_fetch(r->server, 1, k, which, lo, n, s->later[which] + lo, &e);
             }
-    if (s->rc == YK_OK && yk_server_fetch(r->server, 1, owners - 1, 0, r->params.count - 1, 2, s->piece, &e) == YK_OK)
+    if (s->rc == YK_OK &&
+        yk_server_fetch(r->server, 1, owners - 1, 0, r->params.count - 1, 2, s->piece, &e) == YK_OK)
         s->rc = YK_DATA; /* what nobody owns is refused */
     yk_server_unkeep(r->server, 1);
     atomic_store(&s->done, true);
@@ -183,7 +186,8 @@ static void test_keep(void **state)
             s.rig = &r;
             for (uint32_t i = 0; i < RIG_ROWS; i += 2)
                 s.key[s.keys++] = i;
-            for (uint64_t i = 0; !r.server[0].ended || o.under_way > 0 || !atomic_load(&s.done); i++) {
+            for (uint64_t i = 0; !r.server[0].ended || o.under_way > 0 || !atomic_load(&s.done);
+                 i++) {
                 if (i > 30000000)
                     fail_msg("nobody goes on at step %d", (int)r.steps);
                 office_event(&o, &rng);
@@ -199,7 +203,8 @@ static void test_keep(void **state)
                     continue;
                 watch.still = false;
                 yk_server_resume(&r.server[0], YK_GO);
-                for (uint64_t step = r.steps; r.steps < step + 3;) /* the copies are of before these */
+                for (uint64_t step = r.steps;
+                     r.steps < step + 3;) /* the copies are of before these */
                     office_event(&o, &rng);
                 gone = memcmp(watch.then, r.params.flat, sizeof watch.then) != 0;
                 atomic_store(&s.go, true);
@@ -235,7 +240,8 @@ static void *put_state(void *arg)
     struct yk_error e;
     for (unsigned k = 0; s->rc == YK_OK && k < r->rule.owners; k++)
         for (unsigned which = 0; which < 2; which++)
-            for (size_t lo = r->server[k].owner.lo; lo < r->server[k].owner.hi && s->rc == YK_OK; lo += 11) {
+            for (size_t lo = r->server[k].owner.lo; lo < r->server[k].owner.hi && s->rc == YK_OK;
+                 lo += 11) {
                 size_t n = r->server[k].owner.hi - lo < 11 ? r->server[k].owner.hi - lo : 11;
                 s->rc = yk_server_put(r->server, 1, k, which, lo, n, s->from[which] + lo, &e);
             }
@@ -296,7 +302,8 @@ static void test_lost_owner(void **state)
         yk_rng_init(&rng, 1, 0, 0, 0);
         s.rig = &r;
         s.key[s.keys++] = RIG_ROWS - 1;
-        for (uint64_t i = 0; i < 3000000 && (ended ? !r.server[0].ended || o.under_way > 0 : !watch.still); i++)
+        for (uint64_t i = 0;
+             i < 3000000 && (ended ? !r.server[0].ended || o.under_way > 0 : !watch.still); i++)
             office_event(&o, &rng);
         assert_true(ended ? r.server[0].ended : watch.still);
         o.end[1].gone = true;
@@ -316,8 +323,9 @@ static void test_lost_owner(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_still), cmocka_unit_test(test_near),       cmocka_unit_test(test_keep),
-        cmocka_unit_test(test_put),   cmocka_unit_test(test_lost_owner),
+        cmocka_unit_test(test_still),      cmocka_unit_test(test_near),
+        cmocka_unit_test(test_keep),       cmocka_unit_test(test_put),
+        cmocka_unit_test(test_lost_owner),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,11 +12,13 @@ void yk_server_gather(struct yk_server *s)
     struct yk_note n = {.kind = YK_GATHER, .step = s->owner.step};
     s->gathering = true;
     s->missing = (unsigned)s->comm->owners - 1;
-    memcpy(s->counted, s->applied, s->rule->workers * sizeof *s->counted); /* stays as it is until all have answered */
+    memcpy(s->counted, s->applied,
+           s->rule->workers * sizeof *s->counted); /* stays as it is until all have answered */
     yk_server_tell(s, &n, s->counted, s->rule->workers * sizeof *s->counted);
 }
 
-float *yk_server_state(const struct yk_server *s, unsigned which) /* 0: weights, 1..: the optimizer's */
+float *yk_server_state(const struct yk_server *s,
+                       unsigned which) /* 0: weights, 1..: the optimizer's */
 {
     return which == 0 ? s->owner.weights : s->owner.slot[which - 1];
 }
@@ -74,7 +76,8 @@ void yk_server_take_state(struct yk_server *s, const struct yk_note *n)
     }
 }
 
-void yk_server_take_count(struct yk_server *s, const struct yk_note *n) /* what another owner has of a lost worker */
+void yk_server_take_count(struct yk_server *s,
+                          const struct yk_note *n) /* what another owner has of a lost worker */
 {
     if (n->first < s->rule->workers && n->id != s->applied[n->first])
         s->clock->member[n->first].ledger.torn++;
@@ -99,14 +102,19 @@ void yk_server_fail(struct yk_server *s, yk_code code, const char *why)
 static void do_again(struct yk_server *s)
 {
     struct yk_clock *c = s->clock;
-    const uint8_t urgency = yk_rule_buckets(s->rule) ? YK_AT_ONCE : 0; /* as the answers have: neither overtakes the other */
+    const uint8_t urgency = yk_rule_buckets(s->rule)
+                                ? YK_AT_ONCE
+                                : 0; /* as the answers have: neither overtakes the other */
     yk_server_see(s, c->incarnation);
     for (unsigned w = 0; w < s->rule->workers; w++) {
         struct yk_member *m = &c->member[w];
         bool open = m->task != YK_NO_PART;
         if (!m->alive || m->stopped || (!open && s->comm->owners == 1))
             continue;
-        struct yk_note n = {.kind = YK_AGAIN, .urgency = urgency, .step = s->owner.step, .incarnation = m->incarnation};
+        struct yk_note n = {.kind = YK_AGAIN,
+                            .urgency = urgency,
+                            .step = s->owner.step,
+                            .incarnation = m->incarnation};
         if (open) { /* what it pushed is void */
             c->waiting -= m->waiting;
             m->waiting = false;
@@ -129,14 +137,16 @@ static void drop_held(struct yk_server *s, unsigned w)
 
 static void lose_worker(struct yk_server *s, unsigned w)
 {
-    struct yk_note fenced = {.kind = YK_FENCED}, fence = {.kind = YK_FENCE, .first = w, .incarnation = UINT32_MAX};
+    struct yk_note fenced = {.kind = YK_FENCED},
+                   fence = {.kind = YK_FENCE, .first = w, .incarnation = UINT32_MAX};
     bool begun = !s->clock->stopping || !s->clock->member[w].stopped;
     if (s->rule->pooled && s->rule->held)
         drop_held(s, w);
     yk_pushes_abandon(&s->table, w);
     yk_clock_lose(s->clock, w);
     s->least[w] = s->rule->pooled ? UINT32_MAX : s->least[w];
-    yk_server_send(s, yk_worker_endpoint(s->comm, (int)w), &fenced, NULL, 0); /* in case it only slept */
+    yk_server_send(s, yk_worker_endpoint(s->comm, (int)w), &fenced, NULL,
+                   0); /* in case it only slept */
     s->comm->ops->fence(s->comm, yk_worker_endpoint(s->comm, (int)w));
     yk_server_tell(s, &fence, NULL, 0);
     if (s->clock->alive == 0) {
@@ -162,14 +172,16 @@ void yk_server_lost(void *arg, int endpoint, const char *why)
         return;
     }
     if (s->ended &&
-        (!s->rule->sparse || endpoint >= s->comm->owners)) /* what an owner of a sparse run has is read after the end */
+        (!s->rule->sparse ||
+         endpoint >= s->comm->owners)) /* what an owner of a sparse run has is read after the end */
         return;
     int worker = endpoint >= s->comm->owners ? (int)yk_server_worker(s, endpoint) : -1;
     if (s->watcher.lost(s->watcher.arg, worker, why) && worker >= 0) {
         lose_worker(s, (unsigned)worker);
     } else {
         char text[200];
-        snprintf(text, sizeof text, "%s %d is lost: %s", worker >= 0 ? "worker" : "owner", worker >= 0 ? worker : endpoint, why);
+        snprintf(text, sizeof text, "%s %d is lost: %s", worker >= 0 ? "worker" : "owner",
+                 worker >= 0 ? worker : endpoint, why);
         yk_server_fail(s, YK_LOST, text);
     }
 }
@@ -185,7 +197,8 @@ void yk_server_seed(struct yk_server *s, uint64_t step, size_t count)
         return;
     }
     for (unsigned k = 1; !s->comm->shared && k < s->rule->owners; k++)
-        send_state(s, (int)k, yk_owner_at(k, s->rule->owners, count), yk_owner_at(k + 1, s->rule->owners, count));
+        send_state(s, (int)k, yk_owner_at(k, s->rule->owners, count),
+                   yk_owner_at(k + 1, s->rule->owners, count));
     yk_server_go_on(s);
 }
 

@@ -6,7 +6,8 @@
 static void lose(struct rig *r, unsigned w)
 {
     r->comm->ops->lock(r->comm, 0);
-    yk_server_handler.lost(&r->server[0], yk_worker_endpoint(r->comm, (int)w), "its process is gone");
+    yk_server_handler.lost(&r->server[0], yk_worker_endpoint(r->comm, (int)w),
+                           "its process is gone");
     r->comm->ops->unlock(r->comm, 0);
 }
 
@@ -32,13 +33,16 @@ static void test_whole_batches(void **state)
         rig_open(&r, &rule, yk_optimizer_find("adam"), rig_noise);
         rig_start(&r, true);
         first = yk_rng_below(&rng, 300);
-        second = first + yk_rng_below(&rng, 100); /* the second may be lost while the step is done again */
+        second = first +
+                 yk_rng_below(&rng, 100); /* the second may be lost while the step is done again */
         for (; events < 100000 && r.steps < rule.last_step; events++) {
             if (events == first)
                 lose(&r, 1);
             if (events == second)
                 lose(&r, 3);
-            rig_event(&r, yk_rng_below(&rng, 4)); /* the lost ones, too, go on for a while: they only slept */
+            rig_event(
+                &r,
+                yk_rng_below(&rng, 4)); /* the lost ones, too, go on for a while: they only slept */
         }
         assert_int_equal(r.steps, rule.last_step);
         assert_memory_equal(r.params.flat, expected, sizeof expected);
@@ -74,7 +78,8 @@ static void test_parts(void **state)
             yk_rng_init(&rng, seed, kind, 0, 0);
             uint64_t when = yk_rng_below(&rng, 100); /* half of the run */
             /* where a push is applied piece by piece, one that was under way leaves a part behind: here none is */
-            for (uint64_t i = 0; i < when || (kind < 2 && r.hand[lost].busy && r.hand[lost].stage > 0); i++)
+            for (uint64_t i = 0;
+                 i < when || (kind < 2 && r.hand[lost].busy && r.hand[lost].stage > 0); i++)
                 rig_event(&r, yk_rng_below(&rng, 4));
             lose(&r, lost);
             bool asleep = r.hand[lost].busy;
@@ -89,7 +94,8 @@ static void test_parts(void **state)
             while (r.hand[lost].busy)      /* it wakes up and pushes what it was at */
                 rig_push_piece(&r, lost);
             rig_assert_counts(&r, 3);
-            assert_true(r.steps == rule.last_step && (!asleep || over || r.clock.member[lost].ledger.dropped > 0));
+            assert_true(r.steps == rule.last_step &&
+                        (!asleep || over || r.clock.member[lost].ledger.dropped > 0));
             assert_false(rig_pull(&r, lost));
             assert_true(r.worker[lost].fenced);
             for (unsigned w = 0; w < 4; w++)
@@ -136,7 +142,8 @@ static void test_fewer_than_needed(void **state)
     assert_int_equal(r.steps, 0);
     assert_true(rig_answered(&r, 2)); /* a further part of the same step */
     assert_true(rig_pull(&r, 2));
-    assert_true(r.hand[2].task.step == 0 && r.hand[2].task.id == 0 && r.clock.member[2].ledger.dropped == 0);
+    assert_true(r.hand[2].task.step == 0 && r.hand[2].task.id == 0 &&
+                r.clock.member[2].ledger.dropped == 0);
     rig_push(&r, 2);
     assert_true(r.steps == 1 && r.examples == 2 * RIG_BATCH && r.clock.member[2].ledger.steps == 2);
     assert_true(rig_pull(&r, 2) && r.hand[2].task.step == 1 && r.hand[2].task.id == 10);
@@ -163,7 +170,8 @@ static void test_replace(void **state)
                 assert_false(r.server[0].replace.called);
                 rig_push(&r, w);
             }
-            for (unsigned w = 0; !pooled && w < 3; w += 2) { /* that was for the old incarnation; once more */
+            for (unsigned w = 0; !pooled && w < 3;
+                 w += 2) { /* that was for the old incarnation; once more */
                 assert_true(rig_pull(&r, w));
                 assert_true(r.hand[w].task.incarnation == 1 && r.hand[w].task.step == 0);
                 assert_false(r.server[0].replace.called);
@@ -180,7 +188,8 @@ static void test_replace(void **state)
                 struct yk_error e;
                 struct yk_worker *w = &r.worker[1];
                 yk_worker_release(w);
-                assert_int_equal(yk_worker_init(w, r.comm, &r.rule, 1, &r.params, pooled, &e), YK_OK);
+                assert_int_equal(yk_worker_init(w, r.comm, &r.rule, 1, &r.params, pooled, &e),
+                                 YK_OK);
                 r.hand[1] = (struct rig_hand){0};
                 yk_worker_start(w);
                 assert_true(rig_answered(&r, 1));
@@ -294,7 +303,8 @@ static void test_gather(void **state)
     const struct yk_rule rule = rig_rule(YK_MODE_async, 2, 2);
     struct rig r;
     uint64_t counted[2] = {3, 1};
-    struct yk_note ask = {.from = 0, .to = 1, .kind = YK_GATHER, .step = 4, .bytes = sizeof counted};
+    struct yk_note ask = {
+        .from = 0, .to = 1, .kind = YK_GATHER, .step = 4, .bytes = sizeof counted};
     rig_open(&r, &rule, &RIG_COUNT, rig_mark);
     struct yk_server *s = &r.server[1];
     s->applied[0] = 3;
@@ -303,7 +313,8 @@ static void test_gather(void **state)
     memcpy(s->counted, counted, sizeof counted);
     yk_server_handler.arrive(s, &ask, s->counted);
     assert_int_equal(s->gather_at, 4); /* a push of worker 1 is still on its way */
-    struct yk_note fence = {.from = 0, .to = 1, .kind = YK_FENCE, .first = 1, .incarnation = UINT32_MAX};
+    struct yk_note fence = {
+        .from = 0, .to = 1, .kind = YK_FENCE, .first = 1, .incarnation = UINT32_MAX};
     yk_server_handler.arrive(s, &fence, NULL);
     assert_true(s->gather_at == UINT64_MAX); /* and will not come any more */
     r.comm->ops->unlock(r.comm, 1);

@@ -26,7 +26,9 @@ yk_code yk_server_init_keys(struct yk_server *s, unsigned rows, struct yk_error 
     k->asked = calloc(s->rule->workers, sizeof *k->asked);
     k->row = calloc(rows, sizeof *k->row);
     k->list = calloc(rows, sizeof *k->list);
-    return k->asked != NULL && k->row != NULL && k->list != NULL ? YK_OK : yk_fail_memory(e, rows * sizeof *k->row);
+    return k->asked != NULL && k->row != NULL && k->list != NULL
+               ? YK_OK
+               : yk_fail_memory(e, rows * sizeof *k->row);
 }
 
 void yk_server_release_keys(struct yk_server *s)
@@ -59,7 +61,8 @@ void yk_server_broken(struct yk_server *s, const char *why)
     s->failed = YK_FAILED;
     s->halted = true;
     memcpy(s->why, text, sizeof text);
-    if (!s->comm->shared) /* in one process the clock's lock comes before this one, so the workers are told instead */
+    if (!s->comm
+             ->shared) /* in one process the clock's lock comes before this one, so the workers are told instead */
         yk_server_send(s, 0, &n, s->why, sizeof s->why);
     for (int w = 0; s->comm->shared && w < s->comm->workers; w++)
         yk_server_send(s, yk_worker_endpoint(s->comm, w), &n, s->why, sizeof s->why);
@@ -160,7 +163,8 @@ static void arrive_pull(struct yk_server *s, const struct yk_note *n, const uint
         return;
     }
     yk_server_see(s, n->incarnation);
-    if (n->incarnation < s->least[w]) /* it will hear that it is taken for dead, or has to ask for something else */
+    if (n->incarnation <
+        s->least[w]) /* it will hear that it is taken for dead, or has to ask for something else */
         return;
     if (n->bytes % sizeof *key != 0 || (n->bytes > 0 && key == NULL)) {
         yk_server_broken(s, "a worker's question has a wrong length, or there is no memory for it");
@@ -190,14 +194,15 @@ static uint64_t sum_bytes(const struct yk_server *s, const struct yk_note *n)
 {
     const struct yk_asked *a = &s->keys.asked[yk_server_worker(s, n->from)];
     unsigned sums = sums_of(s, n->first, n->last);
-    bool fits = sums > 0 && a->ask != 0 && a->ask == (uint32_t)n->lo && n->bytes % sizeof(float) == 0 &&
-                n->bytes / sizeof(float) >= sums * (uint64_t)a->n;
+    bool fits = sums > 0 && a->ask != 0 && a->ask == (uint32_t)n->lo &&
+                n->bytes % sizeof(float) == 0 && n->bytes / sizeof(float) >= sums * (uint64_t)a->n;
     return fits ? sums * (uint64_t)a->n * sizeof(float) : UINT64_MAX;
 }
 
 void *yk_server_place_keys(struct yk_server *s, const struct yk_note *n)
 {
-    uint64_t keys = (s->owner.hi - s->owner.lo) * sizeof(uint32_t), sums = n->kind == YK_PUSH ? sum_bytes(s, n) : 0;
+    uint64_t keys = (s->owner.hi - s->owner.lo) * sizeof(uint32_t),
+             sums = n->kind == YK_PUSH ? sum_bytes(s, n) : 0;
     if (sums == UINT64_MAX || n->bytes - sums > keys)
         return NULL;
     struct yk_box *box = yk_boxes_take(&s->keys.in, n->bytes);
@@ -208,12 +213,14 @@ void *yk_server_place_keys(struct yk_server *s, const struct yk_note *n)
 }
 
 /* Keep the gradients of a push, and the keys that they are of, until its step is complete. */
-static struct yk_push *keep(struct yk_server *s, const struct yk_note *n, const float *sum, uint64_t bytes)
+static struct yk_push *keep(struct yk_server *s, const struct yk_note *n, const float *sum,
+                            uint64_t bytes)
 {
     unsigned w = yk_server_worker(s, n->from);
     struct yk_asked *a = &s->keys.asked[w];
     struct yk_push *p = yk_pushes_find(&s->table, w, n);
-    if (p == NULL || !yk_grow((void **)&p->buffer, &p->room, bytes / sizeof(float) + 1, sizeof(float))) {
+    if (p == NULL ||
+        !yk_grow((void **)&p->buffer, &p->room, bytes / sizeof(float) + 1, sizeof(float))) {
         if (p != NULL)
             p->used = false;
         yk_server_broken(s, "there is no memory for a worker's gradients");
@@ -243,12 +250,15 @@ static void arrive_push(struct yk_server *s, const struct yk_note *n, const floa
     uint32_t next = (uint32_t)(n->lo >> 32);
     yk_server_see(s, n->incarnation);
     uint64_t bytes = sum_bytes(s, n);
-    bool fits = bytes != UINT64_MAX && (n->bytes == 0 || data != NULL), counts = yk_server_counts(s, n);
+    bool fits = bytes != UINT64_MAX && (n->bytes == 0 || data != NULL),
+         counts = yk_server_counts(s, n);
     if (!fits && counts) {
         yk_server_broken(s, "a worker's push has a wrong length, or there is no memory for it");
         return;
     }
-    const uint32_t *key = fits && n->bytes > bytes ? (const uint32_t *)(const void *)((const char *)data + bytes) : NULL;
+    const uint32_t *key = fits && n->bytes > bytes
+                              ? (const uint32_t *)(const void *)((const char *)data + bytes)
+                              : NULL;
     size_t keys = fits ? (n->bytes - bytes) / sizeof *key : 0;
     if (!counts) {
         if (remember(s, w, fits ? next : 0, key, keys))
@@ -279,7 +289,8 @@ void yk_server_arrive_keys(struct yk_server *s, const struct yk_note *n, const v
 
 /* --- a step is complete --- */
 
-void yk_server_add_rows(struct yk_server *s, const struct yk_push *p, uint32_t first, uint32_t last, uint32_t v)
+void yk_server_add_rows(struct yk_server *s, const struct yk_push *p, uint32_t first, uint32_t last,
+                        uint32_t v)
 {
     struct yk_server_keys *k = &s->keys;
     const float *sum = p->sum;
@@ -314,13 +325,17 @@ static bool prepare(struct yk_server_keys *k, uint32_t v, bool undo)
         }
         k->list[k->lists - 1].rows++;
     }
-    if (at != v || !yk_grow((void **)&k->mixed, &k->mixed_room, k->rows * (size_t)YK_SUM_CHUNK, sizeof *k->mixed) ||
-        !yk_grow((void **)&k->place, &k->place_room, k->lists * (size_t)YK_SUM_CHUNK, sizeof *k->place))
+    if (at != v ||
+        !yk_grow((void **)&k->mixed, &k->mixed_room, k->rows * (size_t)YK_SUM_CHUNK,
+                 sizeof *k->mixed) ||
+        !yk_grow((void **)&k->place, &k->place_room, k->lists * (size_t)YK_SUM_CHUNK,
+                 sizeof *k->place))
         return false;
     for (unsigned i = 0; i < k->lists; i++)
         k->list[i].place = k->place + i * (size_t)YK_SUM_CHUNK;
-    return !undo || (yk_grow((void **)&k->undo.key, &k->undo.room, keys, sizeof *k->undo.key) &&
-                     yk_grow((void **)&k->undo.value, &k->undo.value_room, keys, sizeof *k->undo.value));
+    return !undo ||
+           (yk_grow((void **)&k->undo.key, &k->undo.room, keys, sizeof *k->undo.key) &&
+            yk_grow((void **)&k->undo.value, &k->undo.value_room, keys, sizeof *k->undo.value));
 }
 
 /* The next keys of all lists together, at most YK_SUM_CHUNK, and where each list's are among them. Without branches that depend on keys:
@@ -376,10 +391,12 @@ void yk_server_apply_rows(struct yk_server *s, uint32_t v, uint32_t examples)
     qsort(k->row, k->rows, sizeof *k->row, by_first);
     bool ready = prepare(k, v, undo);
     if (!ready)
-        yk_server_broken(s, "the gradients of a step do not fit together, or there is no memory for them");
+        yk_server_broken(
+            s, "the gradients of a step do not fit together, or there is no memory for them");
     for (unsigned i = 0; ready && i < k->rows; i++)
-        s->block[i] =
-            (struct yk_block){.first = k->row[i].first, .last = k->row[i].last, .sum = k->mixed + i * (size_t)YK_SUM_CHUNK};
+        s->block[i] = (struct yk_block){.first = k->row[i].first,
+                                        .last = k->row[i].last,
+                                        .sum = k->mixed + i * (size_t)YK_SUM_CHUNK};
     for (size_t n; ready && (n = mix(k, key)) > 0;) {
         if (undo) {
             memcpy(k->undo.key + k->undo.n, key, n * sizeof *key);

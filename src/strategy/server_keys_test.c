@@ -82,10 +82,12 @@ static void test_bits(void **state)
                     else
                         rig_play(&r, workers * 10 + owners, owners == 2);
                     assert_memory_equal(r.params.flat, expected, sizeof expected);
-                    assert_true(r.examples == 2 * RIG_ROWS + 3 * RIG_BATCH && r.loss == (double)r.examples);
+                    assert_true(r.examples == 2 * RIG_ROWS + 3 * RIG_BATCH &&
+                                r.loss == (double)r.examples);
                     for (unsigned k = 0; k < owners; k++)
                         assert_int_equal(r.server[k].owner.step, 25);
-                    for (unsigned w = 0; w < workers; w++) /* one round trip a step: only an epoch's first has to ask */
+                    for (unsigned w = 0; w < workers;
+                         w++) /* one round trip a step: only an epoch's first has to ask */
                         assert_int_equal(r.hand[w].asked_twice, 3);
                     if (far)
                         office_close(&office);
@@ -104,7 +106,7 @@ static void test_threads(void **state)
     dense(yk_optimizer_find("adagrad"), EPOCHS * RIG_PARTS, expected);
     for (unsigned owners = 1; owners <= 3; owners++)
         for (unsigned kind = 0; kind < 4; kind++) {
-            struct yk_rule rule = rig_sparse(kind == 0   ? rig_batches(4, owners, EPOCHS * RIG_PARTS)
+            struct yk_rule rule = rig_sparse(kind == 0 ? rig_batches(4, owners, EPOCHS * RIG_PARTS)
                                              : kind == 1 ? rig_backup_rule(4, 1, owners)
                                              : kind == 2 ? rig_rule(YK_MODE_async, 4, owners)
                                                          : rig_rule(YK_MODE_ssp, 4, owners));
@@ -167,17 +169,20 @@ static void test_staleness(void **state)
             assert_true(rig_pull(&r, w) && rig_values(&r, w));
         rig_push(&r, 1); /* 0 stale */
         assert_true(rig_pull(&r, 1) && rig_values(&r, 1) && r.hand[1].task.step == 1);
-        assert_true(r.worker[1].params.flat[0] == r.params.flat[0] && r.params.flat[0] != 0 && r.hand[1].key[0] == 0);
+        assert_true(r.worker[1].params.flat[0] == r.params.flat[0] && r.params.flat[0] != 0 &&
+                    r.hand[1].key[0] == 0);
         float then = r.params.flat[0];
         rig_push(&r, 1); /* 0 */
         rig_push(&r, 0); /* pulled at 0, applied at 2 */
         assert_true(rig_pull(&r, 1) && rig_values(&r, 1) && r.hand[1].task.step == 2);
-        assert_true(r.worker[1].params.flat[0] != r.params.flat[0] && r.worker[1].params.flat[0] != then);
+        assert_true(r.worker[1].params.flat[0] != r.params.flat[0] &&
+                    r.worker[1].params.flat[0] != then);
         assert_true(rig_pull(&r, 0) && rig_values(&r, 0) && r.hand[0].task.step == 3);
         rig_push(&r, 1); /* pulled at 2, applied at 3 */
         rig_push(&r, 0); /* pulled at 3, applied at 4 */
         rig_push(&r, 2); /* pulled at 0, applied at 5 */
-        const struct yk_ledger *a = &r.clock.member[0].ledger, *b = &r.clock.member[1].ledger, *c = &r.clock.member[2].ledger;
+        const struct yk_ledger *a = &r.clock.member[0].ledger, *b = &r.clock.member[1].ledger,
+                               *c = &r.clock.member[2].ledger;
         assert_true(a->steps == 2 && a->stale[2] == 1 && a->stale[1] == 1 && a->most == 2);
         assert_true(b->steps == 3 && b->stale[0] == 2 && b->stale[1] == 1 && b->most == 1);
         assert_true(c->steps == 1 && c->stale[5] == 1 && c->most == 5);
@@ -197,7 +202,8 @@ static void test_late_values(void **state)
     rig_start(&r, true);
     assert_true(rig_pull(&r, 0) && rig_pull(&r, 1) && rig_values(&r, 1));
     rig_push(&r, 1);
-    assert_true(rig_values(&r, 0) && r.hand[0].task.step == 1 && r.worker[0].params.flat[0] == r.params.flat[0]);
+    assert_true(rig_values(&r, 0) && r.hand[0].task.step == 1 &&
+                r.worker[0].params.flat[0] == r.params.flat[0]);
     rig_push(&r, 0);
     assert_true(r.steps == 2 && r.clock.member[0].ledger.stale[0] == 1);
     rig_close(&r);
@@ -236,7 +242,8 @@ static void test_losses(void **state)
             office_open(&o, &r);
             rig_start(&r, true);
             yk_rng_init(&rng, seed, 3, 0, 0);
-            uint64_t first = 100 + yk_rng_below(&rng, 4000), second = first + yk_rng_below(&rng, 300);
+            uint64_t first = 100 + yk_rng_below(&rng, 4000),
+                     second = first + yk_rng_below(&rng, 300);
             for (uint64_t i = 0; !r.server[0].ended || o.under_way > 0; i++) {
                 if (i > 3000000)
                     fail_msg("seed %d: nobody goes on at step %d", (int)seed, (int)r.steps);
@@ -262,7 +269,8 @@ static void test_torn(void **state)
     (void)state;
     uint64_t torn = 0;
     for (uint64_t seed = 0; seed < 150; seed++) {
-        struct yk_rule rule = rig_sparse(seed % 3 == 2 ? rig_backup_rule(4, 1, 3) : rig_rule(YK_MODE_async, 4, 3));
+        struct yk_rule rule =
+            rig_sparse(seed % 3 == 2 ? rig_backup_rule(4, 1, 3) : rig_rule(YK_MODE_async, 4, 3));
         struct office o;
         struct rig r;
         struct yk_rng rng;
@@ -285,7 +293,8 @@ static void test_torn(void **state)
             float over = r.params.flat[i] - 3;
             bool first = i < yk_owner_at(1, 3, r.params.count);
             if (first ? over != 0 : over < -1 || over > 1)
-                fail_msg("seed %d: example %d has been applied %g times", (int)seed, (int)i, (double)r.params.flat[i]);
+                fail_msg("seed %d: example %d has been applied %g times", (int)seed, (int)i,
+                         (double)r.params.flat[i]);
             lost += over != 0;
         }
         assert_true(lost == 0 || rule.held == false);
@@ -323,7 +332,8 @@ static void test_replace(void **state)
                 office_lose(&o, 1, &rng);
             if (r.server[0].replace.called && o.under_way == 0) {
                 yk_worker_release(&r.worker[1]);
-                assert_int_equal(yk_worker_init(&r.worker[1], r.comm, &r.rule, 1, &r.params, true, &e), YK_OK);
+                assert_int_equal(
+                    yk_worker_init(&r.worker[1], r.comm, &r.rule, 1, &r.params, true, &e), YK_OK);
                 r.hand[1] = (struct rig_hand){0};
                 o.end[yk_worker_endpoint(r.comm, 1)].gone = false;
                 for (unsigned k = 0; k < rule.owners; k++)
@@ -346,11 +356,13 @@ static void test_bytes(void **state)
     (void)state;
     enum { COUNT = 60000, KEYS = 6000, STEPS = 10, OWNERS = 3, WORKERS = 2 };
     for (unsigned async = 0; async < 2; async++) {
-        struct yk_rule rule = rig_sparse(rig_rule(async ? YK_MODE_async : YK_MODE_sync, WORKERS, OWNERS));
+        struct yk_rule rule =
+            rig_sparse(rig_rule(async ? YK_MODE_async : YK_MODE_sync, WORKERS, OWNERS));
         const struct yk_view view = {.name = "w", .ndim = 1, .shape = {COUNT}};
         const struct yk_recipe recipe = {.optimizer = &RIG_COUNT, .lr = 1, .sparse = true};
         struct rig r = {.verdict_at = UINT64_MAX};
-        const struct yk_watcher watcher = {.stepped = rig_stepped, .lost = rig_lost, .account = rig_account, .arg = &r};
+        const struct yk_watcher watcher = {
+            .stepped = rig_stepped, .lost = rig_lost, .account = rig_account, .arg = &r};
         static uint32_t key[2][KEYS];
         struct yk_error e;
         rule.rows = 1000; /* one epoch is enough */
@@ -361,14 +373,16 @@ static void test_bytes(void **state)
         assert_int_equal(yk_clock_init(&r.clock, &r.rule, 0, 0, &e), YK_OK);
         for (unsigned k = 0; k < OWNERS; k++) {
             assert_int_equal(yk_server_init(&r.server[k], r.comm, &r.rule, k, &recipe,
-                                            r.params.flat + yk_owner_at(k, OWNERS, COUNT), NULL, COUNT, k == 0 ? &r.clock : NULL,
-                                            &watcher, &e),
+                                            r.params.flat + yk_owner_at(k, OWNERS, COUNT), NULL,
+                                            COUNT, k == 0 ? &r.clock : NULL, &watcher, &e),
                              YK_OK);
             r.comm->ops->attach(r.comm, (int)k, &yk_server_handler, &r.server[k]);
         }
         for (unsigned w = 0; w < WORKERS; w++) {
-            assert_int_equal(yk_worker_init(&r.worker[w], r.comm, &r.rule, w, &r.params, true, &e), YK_OK);
-            r.comm->ops->attach(r.comm, yk_worker_endpoint(r.comm, (int)w), &yk_worker_handler, &r.worker[w]);
+            assert_int_equal(yk_worker_init(&r.worker[w], r.comm, &r.rule, w, &r.params, true, &e),
+                             YK_OK);
+            r.comm->ops->attach(r.comm, yk_worker_endpoint(r.comm, (int)w), &yk_worker_handler,
+                                &r.worker[w]);
         }
         rig_start(&r, true);
         struct yk_traffic before[WORKERS], after;
@@ -393,11 +407,14 @@ static void test_bytes(void **state)
             }
         for (unsigned w = 0; w < WORKERS; w++) {
             r.comm->ops->traffic(r.comm, yk_worker_endpoint(r.comm, (int)w), &after);
-            double each = (double)(after.sent - before[w].sent + after.received - before[w].received) / ((STEPS - 1.0) * KEYS);
+            double each =
+                (double)(after.sent - before[w].sent + after.received - before[w].received) /
+                ((STEPS - 1.0) * KEYS);
             assert_true(each > 11.9 && each <= 12.5);
             assert_int_equal(after.messages_sent - before[w].messages_sent, (STEPS - 1) * OWNERS);
             /* whatever the model, a worker has a few times its batch */
-            assert_true(r.worker[w].keys.value_room <= 2 * KEYS && r.worker[w].keys.sum_room <= 2 * KEYS);
+            assert_true(r.worker[w].keys.value_room <= 2 * KEYS &&
+                        r.worker[w].keys.sum_room <= 2 * KEYS);
         }
         for (size_t i = 0; i < COUNT; i++)
             assert_true(r.params.flat[i] == (float)(i % 10 == 0 ? WORKERS * STEPS : 0));
@@ -499,10 +516,11 @@ static void test_wrong(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bits),      cmocka_unit_test(test_threads),     cmocka_unit_test(test_once),
-        cmocka_unit_test(test_staleness), cmocka_unit_test(test_late_values), cmocka_unit_test(test_losses),
-        cmocka_unit_test(test_torn),      cmocka_unit_test(test_replace),     cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_wrong),
+        cmocka_unit_test(test_bits),        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_once),        cmocka_unit_test(test_staleness),
+        cmocka_unit_test(test_late_values), cmocka_unit_test(test_losses),
+        cmocka_unit_test(test_torn),        cmocka_unit_test(test_replace),
+        cmocka_unit_test(test_bytes),       cmocka_unit_test(test_wrong),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,8 @@ static void send_pieces(struct yk_server *s, unsigned w, const struct yk_note *l
     for (size_t at = 0, n; at < range(s); at += n) {
         n = range(s) - at < c->piece ? range(s) - at : c->piece;
         size_t bytes = yk_codec_size(c, n);
-        struct yk_note note = at + n < range(s) ? (struct yk_note){.kind = YK_PIECE, .step = last->step} : *last;
+        struct yk_note note =
+            at + n < range(s) ? (struct yk_note){.kind = YK_PIECE, .step = last->step} : *last;
         note.lo = s->owner.lo + at;
         note.flags |= YK_PACKED_FLAG;
         yk_codec_pack_change(c, s->owner.weights + note.lo, NULL, n, out);
@@ -59,7 +60,8 @@ static char *packed_at(const struct yk_server *s, size_t lo)
 
 void yk_server_pack_bucket(struct yk_server *s, size_t lo, size_t n)
 {
-    yk_codec_pack_change(&s->pack.reply, s->owner.weights + lo, s->pack.known + (lo - s->owner.lo), n, packed_at(s, lo));
+    yk_codec_pack_change(&s->pack.reply, s->owner.weights + lo, s->pack.known + (lo - s->owner.lo),
+                         n, packed_at(s, lo));
 }
 
 /* To the worker in this process as it has to have it. */

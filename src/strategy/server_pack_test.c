@@ -32,7 +32,8 @@ static void uneven(uint64_t from, uint64_t to, float *g, size_t n)
 static struct yk_rule rule_of(unsigned kind, unsigned workers, unsigned owners, const char *codec)
 {
     static const enum yk_mode MODE[] = {YK_MODE_sync, YK_MODE_async, YK_MODE_allreduce};
-    struct yk_rule rule = kind == 3 ? rig_backup_rule(workers, 1, owners) : rig_rule(MODE[kind], workers, owners);
+    struct yk_rule rule =
+        kind == 3 ? rig_backup_rule(workers, 1, owners) : rig_rule(MODE[kind], workers, owners);
     rule.held = kind != 1;
     rule.codec = codec_of(codec);
     rule.last_step = STEPS;
@@ -65,7 +66,8 @@ static unsigned packed, plain;
 static bool look_at(struct office *o, struct yk_note *n, char **data)
 {
     bool worker = n->from >= o->rig->comm->owners,
-         to_self = o->rig->rule.mode == YK_MODE_allreduce && n->from % o->rig->rule.workers == n->to % o->rig->rule.workers;
+         to_self = o->rig->rule.mode == YK_MODE_allreduce &&
+                   n->from % o->rig->rule.workers == n->to % o->rig->rule.workers;
     (void)data;
     if (n->kind != YK_PUSH && n->kind != YK_PIECE && n->kind != YK_REPLY)
         return true;
@@ -86,7 +88,8 @@ static bool look_at(struct office *o, struct yk_note *n, char **data)
 static void test_nothing_is_lost(void **state)
 {
     (void)state;
-    static const float OFF[CODECS] = {0.5f, 0.1f, 1, 10}; /* times the rate; the sum of all steps is 20 to 140, and 40,000 */
+    static const float OFF[CODECS] = {
+        0.5f, 0.1f, 1, 10}; /* times the rate; the sum of all steps is 20 to 140, and 40,000 */
     for (unsigned c = 0; c < CODECS; c++)
         for (unsigned kind = 0; kind < 4; kind++)
             for (unsigned workers = kind == 3 ? 2 : 1; workers <= 3; workers++) {
@@ -102,12 +105,15 @@ static void test_nothing_is_lost(void **state)
                 play(&o, workers + 10 * c);
                 assert_int_equal(r.steps, STEPS);
                 for (size_t i = 0; i < RIG_ROWS; i++) {
-                    float expected = -0.01f * STEPS * large_and_small(i), off = fabsf(r.params.flat[i] - expected);
-                    float most = 0.01f * OFF[c] + (kind == 3 ? 0.2f : 1e-4f) * fabsf(expected); /* dropped pushes take with them
+                    float expected = -0.01f * STEPS * large_and_small(i),
+                          off = fabsf(r.params.flat[i] - expected);
+                    float most =
+                        0.01f * OFF[c] + (kind == 3 ? 0.2f : 1e-4f) *
+                                             fabsf(expected); /* dropped pushes take with them
                                                                                                   what they carried */
                     if (off > most)
-                        fail_msg("%s, kind %u, %u workers, %u owners: %g instead of %g", CODEC[c], kind, workers, owners,
-                                 (double)r.params.flat[i], (double)expected);
+                        fail_msg("%s, kind %u, %u workers, %u owners: %g instead of %g", CODEC[c],
+                                 kind, workers, owners, (double)r.params.flat[i], (double)expected);
                 }
                 assert_true(packed > 0 || (kind == 2 && workers == 1));
                 office_close(&o);
@@ -161,7 +167,8 @@ static void assert_near(const struct rig *r, const float *expected, float share)
         most = fmaxf(most, fabsf(expected[i]));
     for (size_t i = 0; i < RIG_ROWS; i++)
         if (fabsf(r->params.flat[i] - expected[i]) > share * most)
-            fail_msg("%g instead of %g, of at most %g", (double)r->params.flat[i], (double)expected[i], (double)most);
+            fail_msg("%g instead of %g, of at most %g", (double)r->params.flat[i],
+                     (double)expected[i], (double)most);
 }
 
 static void test_in_step(void **state)
@@ -232,7 +239,8 @@ static void test_losses(void **state)
         office_open(&o, &r);
         rig_start(&r, true);
         yk_rng_init(&rng, seed, 3, 0, 0);
-        uint64_t first = 100 + yk_rng_below(&rng, 4000), second = r.replaces ? UINT64_MAX : first + yk_rng_below(&rng, 300);
+        uint64_t first = 100 + yk_rng_below(&rng, 4000),
+                 second = r.replaces ? UINT64_MAX : first + yk_rng_below(&rng, 300);
         for (uint64_t i = 0; !r.server[0].ended || o.under_way > 0; i++) {
             if (i > 3000000)
                 fail_msg("seed %d: nobody goes on at step %d", (int)seed, (int)r.steps);
@@ -240,7 +248,8 @@ static void test_losses(void **state)
                 office_lose(&o, i == first ? 1 : 3, &rng);
             if (r.server[0].replace.called && o.under_way == 0) {
                 yk_worker_release(&r.worker[1]);
-                assert_int_equal(yk_worker_init(&r.worker[1], r.comm, &r.rule, 1, &r.params, true, &e), YK_OK);
+                assert_int_equal(
+                    yk_worker_init(&r.worker[1], r.comm, &r.rule, 1, &r.params, true, &e), YK_OK);
                 r.hand[1] = (struct rig_hand){0};
                 o.end[yk_worker_endpoint(r.comm, 1)].gone = false;
                 for (unsigned k = 0; k < rule.owners; k++)
@@ -293,7 +302,8 @@ static void test_wrong(void **state)
         yk_rng_init(&rng, wrong, 6, 0, 0);
         for (uint64_t i = 0; i < 100000 && r.server[0].failed == YK_OK; i++)
             office_event(&o, &rng);
-        assert_true(r.server[0].failed == YK_FAILED && strstr(r.server[0].why, "a packed push is not of its range") != NULL);
+        assert_true(r.server[0].failed == YK_FAILED &&
+                    strstr(r.server[0].why, "a packed push is not of its range") != NULL);
         assert_true(r.params.flat[spoilt_at] == 0); /* other buckets may have been applied */
         office_close(&o);
     }
@@ -302,8 +312,9 @@ static void test_wrong(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing_is_lost), cmocka_unit_test(test_in_step), cmocka_unit_test(test_as_they_like),
-        cmocka_unit_test(test_losses),          cmocka_unit_test(test_wrong),
+        cmocka_unit_test(test_nothing_is_lost), cmocka_unit_test(test_in_step),
+        cmocka_unit_test(test_as_they_like),    cmocka_unit_test(test_losses),
+        cmocka_unit_test(test_wrong),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,7 +34,8 @@ void yk_server_close_batch(struct yk_server *s)
     if (s->rule->sparse)
         yk_server_apply_rows(s, s->rule->shards, examples);
     yk_owner_finish(&s->owner);
-    for (unsigned w = 0; s->clock != NULL && w < s->rule->workers; w++) { /* a worker's push may be several sums */
+    for (unsigned w = 0; s->clock != NULL && w < s->rule->workers;
+         w++) { /* a worker's push may be several sums */
         uint32_t mine = 0;
         double lost = 0;
         for (unsigned i = 0; i < s->table.n; i++)
@@ -74,7 +75,8 @@ void yk_server_close_set(struct yk_server *s, const struct yk_set_entry *set, un
             if (s->rule->sparse)
                 yk_server_add_rows(s, p, k, k + 1, n);
             else
-                s->block[k] = (struct yk_block){.first = k, .last = k + 1, .sum = p->sum, .origin = p->origin};
+                s->block[k] = (struct yk_block){
+                    .first = k, .last = k + 1, .sum = p->sum, .origin = p->origin};
             examples += p->examples;
             loss += p->loss;
             s->applied[p->worker]++;
@@ -108,13 +110,15 @@ void yk_server_close_set(struct yk_server *s, const struct yk_set_entry *set, un
  * until all owners have acted on it: nobody pushes for the next step before. */
 void yk_server_try_set(struct yk_server *s)
 {
-    unsigned n = 0, need = yk_clock_need(s->clock), others = s->comm->shared ? 0 : (unsigned)s->comm->owners - 1;
+    unsigned n = 0, need = yk_clock_need(s->clock),
+             others = s->comm->shared ? 0 : (unsigned)s->comm->owners - 1;
     for (unsigned i = 0; i < s->table.n && n < need; i++) {
         const struct yk_push *p = &s->table.push[i];
         bool twice = false;
         for (unsigned k = 0; k < n; k++)
             twice = twice || s->set[k].id == p->id;
-        if (p->used && p->whole && yk_pushes_have(&s->table, p->worker, p->id, 0) >= others && !twice)
+        if (p->used && p->whole && yk_pushes_have(&s->table, p->worker, p->id, 0) >= others &&
+            !twice)
             s->set[n++] = (struct yk_set_entry){.worker = p->worker, .id = p->id};
     }
     if (n == 0 || n < need)

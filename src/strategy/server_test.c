@@ -5,7 +5,8 @@
 /* What the steps [0, steps) of whole batches make of zero weights, by one plain call of the optimizer each. */
 static void by_hand(const struct rig *r, uint64_t steps, float *w, bool sum_for_mean)
 {
-    float g[RIG_ROWS], state[YK_SLOTS][RIG_ROWS] = {{0}}, *const slot[YK_SLOTS] = {state[0], state[1]};
+    float g[RIG_ROWS],
+        state[YK_SLOTS][RIG_ROWS] = {{0}}, *const slot[YK_SLOTS] = {state[0], state[1]};
     uint64_t at = 0;
     memset(w, 0, RIG_ROWS * sizeof *w);
     for (uint64_t step = 0; step < steps; step++) {
@@ -72,7 +73,9 @@ static void test_bits(void **state)
         for (unsigned shards = 12; shards >= 11; shards--)
             for (unsigned workers = 1; workers <= 5; workers++)
                 for (unsigned owners = 1; owners <= 3; owners++) {
-                    struct yk_rule rule = rig_rule(workers == 1 && owners == 1 ? YK_MODE_local : YK_MODE_sync, workers, owners);
+                    struct yk_rule rule =
+                        rig_rule(workers == 1 && owners == 1 ? YK_MODE_local : YK_MODE_sync,
+                                 workers, owners);
                     struct rig r;
                     rule.shards = shards;
                     rule.last_step = 15;
@@ -99,7 +102,8 @@ static void test_no_tokens(void **state)
         struct rig r;
         rig_open(&r, &rule, &RIG_COUNT, rig_mark);
         rig_start(&r, false);
-        for (unsigned w = 0; w < 3; w++) { /* they come late, and nobody waits for the others to come */
+        for (unsigned w = 0; w < 3;
+             w++) { /* they come late, and nobody waits for the others to come */
             assert_false(rig_answered(&r, w));
             yk_worker_start(&r.worker[w]);
             assert_true(rig_answered(&r, w));
@@ -126,7 +130,8 @@ static void test_no_tokens(void **state)
                 }
             }
         for (unsigned w = 0; w < 3; w++)
-            assert_true(rig_answered(&r, w) && r.clock.member[w].ledger.steps == 30 && r.clock.member[w].ledger.dropped == 0);
+            assert_true(rig_answered(&r, w) && r.clock.member[w].ledger.steps == 30 &&
+                        r.clock.member[w].ledger.dropped == 0);
         rig_close(&r);
     }
 }
@@ -299,7 +304,8 @@ static void test_once(void **state)
                 rig_start(&r, true);
                 rig_play(&r, seed, seed % 2 == 0);
                 rig_assert_counts(&r, epochs);
-                assert_true(r.steps == rule.last_step && r.examples == (uint64_t)epochs * RIG_ROWS &&
+                assert_true(r.steps == rule.last_step &&
+                            r.examples == (uint64_t)epochs * RIG_ROWS &&
                             r.loss == (double)r.examples);
                 uint64_t pushes = 0, steps = 0, examples = 0;
                 for (unsigned w = 0; w < rule.workers; w++) {
@@ -335,7 +341,8 @@ static void test_staleness(void **state)
         rig_push(&r, 1); /* pulled at 2, applied at 3 */
         rig_push(&r, 0); /* pulled at 3, applied at 4 */
         rig_push(&r, 2); /* pulled at 0, applied at 5 */
-        const struct yk_ledger *a = &r.clock.member[0].ledger, *b = &r.clock.member[1].ledger, *c = &r.clock.member[2].ledger;
+        const struct yk_ledger *a = &r.clock.member[0].ledger, *b = &r.clock.member[1].ledger,
+                               *c = &r.clock.member[2].ledger;
         assert_true(a->steps == 2 && a->stale[2] == 1 && a->stale[1] == 1 && a->most == 2);
         assert_true(b->steps == 3 && b->stale[0] == 2 && b->stale[1] == 1 && b->most == 1);
         assert_true(c->steps == 1 && c->stale[5] == 1 && c->most == 5);
@@ -383,7 +390,9 @@ static void test_ssp(void **state)
                     bool has = r.hand[w].busy || rig_answered(&r, w);
                     uint64_t least = UINT64_MAX;
                     for (unsigned k = 0; k < 4; k++)
-                        least = r.hand[k].pushes < least && !r.clock.member[k].idle ? r.hand[k].pushes : least;
+                        least = r.hand[k].pushes < least && !r.clock.member[k].idle
+                                    ? r.hand[k].pushes
+                                    : least;
                     if (has && !had[w] && r.hand[w].pushes > least) {
                         assert_true(r.hand[w].pushes - least <= (uint64_t)s);
                         most = r.hand[w].pushes - least > most ? r.hand[w].pushes - least : most;
@@ -415,7 +424,8 @@ static void test_ssp_late(void **state)
             for (unsigned w = 0; w < 3; w++)
                 if (w != late)
                     rig_event(&r, w);
-        assert_int_equal(r.steps, 4); /* two pushes each: one is what S allows, and the one that it was at */
+        assert_int_equal(r.steps,
+                         4); /* two pushes each: one is what S allows, and the one that it was at */
         yk_worker_start(&r.worker[late]);
         rig_play(&r, late, false);
         assert_true(r.steps == 6 && r.hand[late].pushes == 0 && r.clock.most_lead == 1);
@@ -467,7 +477,8 @@ static void test_halt_and_leave(void **state)
             double applied = 0;
             for (size_t i = 0; i < RIG_ROWS; i++)
                 applied += (double)r.params.flat[i];
-            if (r.verdict == YK_LEAVE) /* where a push is applied piece by piece one may have been under way */
+            if (r.verdict ==
+                YK_LEAVE) /* where a push is applied piece by piece one may have been under way */
                 assert_memory_equal(r.params.flat, r.left, sizeof r.left);
             if (r.verdict == YK_HALT || kind > 0)
                 assert_int_equal(r.examples, applied); /* counted if and only if applied */
@@ -529,7 +540,8 @@ static void test_threads(void **state)
             rule.shards = kind == 0 ? 12 : 1;
             rule.staleness = kind == 3 ? 0 : kind == 4 ? 2 : -1;
             rule.last_step = EPOCHS * (uint64_t)((RIG_PARTS + rule.need - 1) / rule.need);
-            rig_open(&r, &rule, kind == 0 ? yk_optimizer_find("adam") : &RIG_COUNT, kind == 0 ? rig_noise : rig_mark);
+            rig_open(&r, &rule, kind == 0 ? yk_optimizer_find("adam") : &RIG_COUNT,
+                     kind == 0 ? rig_noise : rig_mark);
             r.pulled = kind >= 3 ? check_lead : NULL;
             rig_run(&r);
             assert_true(r.steps == rule.last_step && r.examples == EPOCHS * RIG_ROWS);
@@ -541,9 +553,12 @@ static void test_threads(void **state)
                 rig_assert_counts(&r, EPOCHS);
             if (kind >= 3)
                 assert_true(r.clock.most_lead <= (uint64_t)rule.staleness);
-            for (unsigned w = 0; w < 4; w++) { /* where the time went; every worker has asked, pushed and been told to stop */
+            for (
+                unsigned w = 0; w < 4;
+                w++) { /* where the time went; every worker has asked, pushed and been told to stop */
                 assert_int_equal(r.account[w].steps, r.hand[w].pushes);
-                assert_true(r.account[w].sent >= r.hand[w].pushes * (64 + RIG_ROWS * sizeof(float)));
+                assert_true(r.account[w].sent >=
+                            r.hand[w].pushes * (64 + RIG_ROWS * sizeof(float)));
                 assert_true(r.account[w].received >= (r.hand[w].pushes + 1) * 64);
             }
             rig_close(&r);

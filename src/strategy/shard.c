@@ -6,7 +6,8 @@
 uint32_t yk_subtree_end(uint32_t first, uint32_t last, uint32_t v)
 {
     uint32_t size = 1;
-    while (size < v && first % (2 * size) == 0 && (first + 2 * size <= last || (last == v && first + 2 * size >= v)))
+    while (size < v && first % (2 * size) == 0 &&
+           (first + 2 * size <= last || (last == v && first + 2 * size >= v)))
         size *= 2;
     return first + size < v ? first + size : v;
 }
@@ -17,7 +18,8 @@ YK_WIDE void yk_add(float *restrict to, const float *restrict from, size_t n)
         to[i] += from[i];
 }
 
-YK_WIDE static void sum_of(float *restrict to, const float *restrict a, const float *restrict b, size_t n)
+YK_WIDE static void sum_of(float *restrict to, const float *restrict a, const float *restrict b,
+                           size_t n)
 {
     for (size_t i = 0; i < n; i++)
         to[i] = a[i] + b[i];
@@ -31,7 +33,8 @@ struct walk { /* what stays the same while one chunk is added */
 
 /* The sum of the node of `size` shards at `first`, whose blocks begin at *k: a block's own memory, or row[0]. The left half may end in
  * row[0] too, the right one in row[1]. */
-static const float *node(const struct walk *w, uint32_t *k, uint32_t first, uint32_t size, float (*row)[YK_SUM_CHUNK])
+static const float *node(const struct walk *w, uint32_t *k, uint32_t first, uint32_t size,
+                         float (*row)[YK_SUM_CHUNK])
 {
     uint32_t end = first + size < w->v ? first + size : w->v, half = size / 2;
     const struct yk_block *b = &w->block[*k];
@@ -50,7 +53,8 @@ static const float *node(const struct walk *w, uint32_t *k, uint32_t first, uint
     return row[0];
 }
 
-const float *yk_tree_sum(const struct yk_block *block, uint32_t v, size_t lo, size_t hi, float row[YK_SUM_DEPTH][YK_SUM_CHUNK])
+const float *yk_tree_sum(const struct yk_block *block, uint32_t v, size_t lo, size_t hi,
+                         float row[YK_SUM_DEPTH][YK_SUM_CHUNK])
 {
     const struct walk w = {.block = block, .v = v, .lo = lo, .hi = hi};
     uint32_t size = 1, k = 0;

@@ -36,7 +36,8 @@ enum { YK_SUM_CHUNK = 1024, YK_SUM_DEPTH = 13 }; /* floats added at a time; 2^12
 
 /* Add the blocks, which cover [0, v) exactly and are sorted by `first`, over the tree: floats [lo, hi), at most YK_SUM_CHUNK of
  * them. Returns where the sum is: in `row`, or in the memory of the only block. */
-const float *yk_tree_sum(const struct yk_block *block, uint32_t v, size_t lo, size_t hi, float row[YK_SUM_DEPTH][YK_SUM_CHUNK]);
+const float *yk_tree_sum(const struct yk_block *block, uint32_t v, size_t lo, size_t hi,
+                         float row[YK_SUM_DEPTH][YK_SUM_CHUNK]);
 
 /* to[0, n) += from[0, n) */
 void yk_add(float *restrict to, const float *restrict from, size_t n);

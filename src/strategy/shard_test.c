@@ -19,7 +19,8 @@ enum { MOST = 4096, N = 7 };
 static void test_shards_tile(void **state)
 {
     (void)state;
-    static const uint32_t BATCH[] = {1, 2, 3, 7, 11, 12, 13, 59, 100, 1000, 65537, 1000000, UINT32_MAX};
+    static const uint32_t BATCH[] = {1,  2,   3,    7,     11,      12,        13,
+                                     59, 100, 1000, 65537, 1000000, UINT32_MAX};
     static const uint32_t SHARDS[] = {1, 2, 3, 4, 5, 7, 12, 13, 31, 32, 33, 40, 1000, 4095, MOST};
     for (size_t k = 0; k < sizeof BATCH / sizeof BATCH[0]; k++)
         for (size_t i = 0; i < sizeof SHARDS / sizeof SHARDS[0]; i++) {
@@ -27,7 +28,8 @@ static void test_shards_tile(void **state)
             assert_int_equal(yk_shard_at(0, v, b), 0);
             assert_int_equal(yk_shard_at(v, v, b), b);
             for (uint32_t s = 0; s < v; s++)
-                assert_in_range(yk_shard_at(s + 1, v, b) - yk_shard_at(s, v, b), b / v, b / v + (b % v != 0));
+                assert_in_range(yk_shard_at(s + 1, v, b) - yk_shard_at(s, v, b), b / v,
+                                b / v + (b % v != 0));
         }
 }
 
@@ -40,7 +42,8 @@ static void test_spans_tile(void **state)
             assert_int_equal(yk_shard_of(0, n, v), 0);
             assert_int_equal(yk_shard_of(n, n, v), v);
             for (uint32_t w = 0; w < n; w++)
-                assert_in_range(yk_shard_of(w + 1, n, v) - yk_shard_of(w, n, v), v / n, (v + n - 1) / n);
+                assert_in_range(yk_shard_of(w + 1, n, v) - yk_shard_of(w, n, v), v / n,
+                                (v + n - 1) / n);
         }
     assert_int_equal(yk_shard_of(1024, 1024, MOST), MOST);
     assert_int_equal(yk_shard_of(1023, 1024, MOST), MOST - 4);
@@ -126,7 +129,8 @@ struct tree {
 
 static void tree_open(struct tree *t, uint32_t v, struct yk_rng *r)
 {
-    *t = (struct tree){.v = v, .leaf = calloc(v, sizeof *t->leaf), .sum = calloc(v, sizeof *t->sum)};
+    *t =
+        (struct tree){.v = v, .leaf = calloc(v, sizeof *t->leaf), .sum = calloc(v, sizeof *t->sum)};
     t->block = calloc(v, sizeof *t->block);
     assert_true(t->leaf != NULL && t->sum != NULL && t->block != NULL);
     for (uint32_t s = 0; s < v; s++)
@@ -148,8 +152,10 @@ static void add_block(struct tree *t, uint32_t first, uint32_t size)
     float *sum = t->sum[t->n], full[N];
     slow_sum(t->leaf, t->v, first, size, full);
     memcpy(sum, full + origin, (N - origin) * sizeof *sum);
-    t->block[t->n++] =
-        (struct yk_block){.first = first, .last = first + size < t->v ? first + size : t->v, .sum = sum, .origin = origin};
+    t->block[t->n++] = (struct yk_block){.first = first,
+                                         .last = first + size < t->v ? first + size : t->v,
+                                         .sum = sum,
+                                         .origin = origin};
 }
 
 /* Any legal set of blocks: go down the tree and stop anywhere. */
@@ -168,7 +174,8 @@ static void cut_anywhere(struct tree *t, uint32_t first, uint32_t size, struct y
 static void cut_by_workers(struct tree *t, uint32_t n)
 {
     for (uint32_t w = 0; w < n; w++)
-        for (uint32_t at = yk_shard_of(w, n, t->v), last = yk_shard_of(w + 1, n, t->v), end; at < last; at = end) {
+        for (uint32_t at = yk_shard_of(w, n, t->v), last = yk_shard_of(w + 1, n, t->v), end;
+             at < last; at = end) {
             end = yk_subtree_end(at, last, t->v);
             add_block(t, at, tree_size(end - at));
         }
@@ -244,8 +251,9 @@ static void test_add(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shards_tile), cmocka_unit_test(test_spans_tile), cmocka_unit_test(test_subtrees),
-        cmocka_unit_test(test_sums),        cmocka_unit_test(test_add),
+        cmocka_unit_test(test_shards_tile), cmocka_unit_test(test_spans_tile),
+        cmocka_unit_test(test_subtrees),    cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_add),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -112,7 +112,13 @@ enum yk_kind {
     YK_PIECE,
 };
 /* of a reply: no task any more, a further part of the same step (so nobody else answers); of a push: nothing follows; of either: packed, a change */
-enum { YK_STOP_FLAG = 1, YK_LAST_FLAG = 2, YK_PACKED_FLAG = 4, YK_CHANGE_FLAG = 8, YK_FURTHER_FLAG = 16 };
+enum {
+    YK_STOP_FLAG = 1,
+    YK_LAST_FLAG = 2,
+    YK_PACKED_FLAG = 4,
+    YK_CHANGE_FLAG = 8,
+    YK_FURTHER_FLAG = 16
+};
 
 #define YK_MODES(X) X(local) X(sync) X(async) X(ssp) X(allreduce)
 #define YK_MODE_INDEX(name) YK_MODE_##name,
@@ -123,14 +129,15 @@ struct yk_share; /* deal.h */
 struct yk_rule {
     enum yk_mode mode;
     unsigned workers, owners;
-    uint32_t shards;    /* V of a step; 1 where parts are dealt */
-    uint32_t batch;     /* examples of a task: the global batch, or one part */
-    uint64_t rows;      /* examples of an epoch */
-    bool pooled;        /* parts are dealt one by one: async, ssp, backups */
-    bool fresh;         /* a push must come from the current step */
-    bool held;          /* pushes wait for the rest of their step */
-    bool sparse;        /* keys instead of ranges */
-    bool threads;       /* all workers are in one process, and see the same two shuffled orders (data.h) */
+    uint32_t shards; /* V of a step; 1 where parts are dealt */
+    uint32_t batch;  /* examples of a task: the global batch, or one part */
+    uint64_t rows;   /* examples of an epoch */
+    bool pooled;     /* parts are dealt one by one: async, ssp, backups */
+    bool fresh;      /* a push must come from the current step */
+    bool held;       /* pushes wait for the rest of their step */
+    bool sparse;     /* keys instead of ranges */
+    bool
+        threads; /* all workers are in one process, and see the same two shuffled orders (data.h) */
     unsigned need;      /* pooled: parts of a step */
     int64_t staleness;  /* ssp: S; -1 elsewhere */
     uint64_t last_step; /* the step at which the run ends; UINT64_MAX if none is set */
@@ -169,7 +176,8 @@ static inline struct yk_codec yk_rule_reply(const struct yk_rule *r)
 enum { YK_URGENT_LEVELS = 127 };
 static inline uint8_t yk_urgency(unsigned i, bool gradient)
 {
-    return (uint8_t)((gradient ? 0 : YK_URGENT_LEVELS) + 1 + (i < YK_URGENT_LEVELS ? i : YK_URGENT_LEVELS - 1));
+    return (uint8_t)((gradient ? 0 : YK_URGENT_LEVELS) + 1 +
+                     (i < YK_URGENT_LEVELS ? i : YK_URGENT_LEVELS - 1));
 }
 
 /* What a worker does next. */

@@ -10,8 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double SETTLE = 10;    /* seconds after which an owner that takes nothing is as good as lost */
-static const double PATIENCE = 0.5; /* seconds of one wait; a lost owner is noticed by comm, which then calls us */
+static const double SETTLE =
+    10; /* seconds after which an owner that takes nothing is as good as lost */
+static const double PATIENCE =
+    0.5; /* seconds of one wait; a lost owner is noticed by comm, which then calls us */
 
 static int endpoint_of(const struct yk_worker *w)
 {
@@ -134,7 +136,8 @@ const struct yk_handler yk_worker_handler = {.place = place, .arrive = arrive, .
 
 /* --- what leaves --- */
 
-void yk_worker_send(struct yk_worker *w, unsigned owner, struct yk_note *n, const void *data, size_t bytes)
+void yk_worker_send(struct yk_worker *w, unsigned owner, struct yk_note *n, const void *data,
+                    size_t bytes)
 {
     n->from = (uint16_t)endpoint_of(w);
     n->to = (uint16_t)owner;
@@ -142,10 +145,12 @@ void yk_worker_send(struct yk_worker *w, unsigned owner, struct yk_note *n, cons
 }
 
 /* A part of the finished sum to its owner. The last that owner 0 gets waits for commit. */
-static void push_part(struct yk_worker *w, unsigned k, size_t lo, size_t hi, bool commit, double loss)
+static void push_part(struct yk_worker *w, unsigned k, size_t lo, size_t hi, bool commit,
+                      double loss)
 {
     const struct yk_task *t = &w->task;
-    uint32_t from = yk_shard_at(w->tree, w->rule->shards, t->examples), to = yk_shard_at(w->end, w->rule->shards, t->examples);
+    uint32_t from = yk_shard_at(w->tree, w->rule->shards, t->examples),
+             to = yk_shard_at(w->end, w->rule->shards, t->examples);
     size_t bytes = (hi - lo) * sizeof(float);
     bool completes = w->left[k] == bytes, final = completes && w->end == t->last;
     if (k == 0 && final && !commit) {
@@ -157,7 +162,8 @@ static void push_part(struct yk_worker *w, unsigned k, size_t lo, size_t hi, boo
     /* Of whole batches what is finished last is needed first; but a worker's sums keep their order. */
     bool orderly = !yk_rule_buckets(w->rule), early = w->end < t->last;
     struct yk_note n = {.kind = YK_PUSH,
-                        .urgency = orderly ? 0 : yk_urgency(early ? YK_URGENT_LEVELS : w->finished, true),
+                        .urgency =
+                            orderly ? 0 : yk_urgency(early ? YK_URGENT_LEVELS : w->finished, true),
                         .flags = final ? YK_LAST_FLAG : 0,
                         .incarnation = t->incarnation,
                         .examples = to - from,
@@ -169,7 +175,8 @@ static void push_part(struct yk_worker *w, unsigned k, size_t lo, size_t hi, boo
                         .last = w->end};
     const void *data = w->sum[w->base] + lo;
     w->left[k] -= bytes;
-    if (yk_worker_packs(w, k) && (data = yk_worker_pack(w, w->sum[w->base], lo, hi - lo, &n.flags, &bytes)) == NULL) {
+    if (yk_worker_packs(w, k) &&
+        (data = yk_worker_pack(w, w->sum[w->base], lo, hi - lo, &n.flags, &bytes)) == NULL) {
         w->failed = YK_FAILED;
         return;
     }
@@ -229,9 +236,9 @@ struct yk_sink *yk_worker_sink(struct yk_worker *w, uint32_t i)
         w->end = yk_subtree_end(i, t->last, w->rule->shards);
         w->finished = 0;
         for (unsigned k = 0; k < w->rule->owners; k++)
-            w->left[k] =
-                (yk_owner_at(k + 1, w->rule->owners, w->params.count) - yk_owner_at(k, w->rule->owners, w->params.count)) *
-                sizeof(float);
+            w->left[k] = (yk_owner_at(k + 1, w->rule->owners, w->params.count) -
+                          yk_owner_at(k, w->rule->owners, w->params.count)) *
+                         sizeof(float);
     } else { /* the shard before has gone up the tree as far as it completes it */
         w->top += 1 - w->merges;
     }
@@ -268,11 +275,14 @@ void yk_worker_start(struct yk_worker *w)
 /* Under the lock: take what has arrived, if it is all there, or enough to begin with. */
 static bool take(struct yk_worker *w)
 {
-    bool begun = w->early && !w->guessed; /* a step that was abandoned, for a meeting or to do the one before again */
+    bool begun =
+        w->early &&
+        !w->guessed; /* a step that was abandoned, for a meeting or to do the one before again */
     yk_worker_have_all(w);
     if (w->early && (w->again || w->guessed))
         yk_worker_go_back(w);
-    bool told = yk_worker_answered(w) || (w->ordered && w->eager && w->task.examples > 0 && w->pieces.n > 0 && !w->again);
+    bool told = yk_worker_answered(w) ||
+                (w->ordered && w->eager && w->task.examples > 0 && w->pieces.n > 0 && !w->again);
     if (told || yk_worker_guess(w)) {
         w->guessed = !told;
         if (told) {
@@ -306,7 +316,8 @@ void yk_worker_settle(struct yk_worker *w)
 {
     struct yk_comm *c = w->comm;
     int me = endpoint_of(w);
-    for (double end = yk_now() + SETTLE; atomic_load_explicit(&w->sending, memory_order_acquire) > 0 && yk_now() < end;)
+    for (double end = yk_now() + SETTLE;
+         atomic_load_explicit(&w->sending, memory_order_acquire) > 0 && yk_now() < end;)
         c->ops->wait(c, me, c->ops->seen(c, me), 1e-4);
 }
 
@@ -367,16 +378,21 @@ void yk_worker_account(struct yk_worker *w)
     yk_worker_settle(w);
 }
 
-yk_code yk_worker_init(struct yk_worker *w, struct yk_comm *comm, const struct yk_rule *rule, unsigned index,
-                       const struct yk_params *params, bool own, struct yk_error *e)
+yk_code yk_worker_init(struct yk_worker *w, struct yk_comm *comm, const struct yk_rule *rule,
+                       unsigned index, const struct yk_params *params, bool own, struct yk_error *e)
 {
-    *w = (struct yk_worker){
-        .sink = {.ready = ready, .need = yk_worker_need}, .comm = comm, .rule = rule, .index = index, .params = *params};
+    *w = (struct yk_worker){.sink = {.ready = ready, .need = yk_worker_need},
+                            .comm = comm,
+                            .rule = rule,
+                            .index = index,
+                            .params = *params};
     /* A step may be done again when it has been answered in part; of an all-reduce a lost worker is a lost owner. */
-    bool twice = own && !rule->pooled && (rule->owners > 1 || rule->held) && rule->mode != YK_MODE_allreduce;
+    bool twice =
+        own && !rule->pooled && (rule->owners > 1 || rule->held) && rule->mode != YK_MODE_allreduce;
     w->left = calloc(rule->owners, sizeof *w->left);
     if (rule->sparse) {
-        yk_code rc = w->left != NULL ? yk_worker_init_keys(w, e) : yk_fail_memory(e, rule->owners * sizeof *w->left);
+        yk_code rc = w->left != NULL ? yk_worker_init_keys(w, e)
+                                     : yk_fail_memory(e, rule->owners * sizeof *w->left);
         if (rc != YK_OK)
             yk_worker_release(w);
         return rc;
@@ -386,7 +402,8 @@ yk_code yk_worker_init(struct yk_worker *w, struct yk_comm *comm, const struct y
     if (own)
         w->params.flat = w->mine[0];
     w->fresh = twice ? w->mine[1] : w->params.flat;
-    if (w->left == NULL || (own && w->mine[0] == NULL) || (twice && w->mine[1] == NULL) || !have_sum(w, 0)) {
+    if (w->left == NULL || (own && w->mine[0] == NULL) || (twice && w->mine[1] == NULL) ||
+        !have_sum(w, 0)) {
         yk_worker_release(w);
         return yk_fail_memory(e, params->count * sizeof(float));
     }

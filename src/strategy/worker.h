@@ -41,12 +41,14 @@ enum { YK_SUMS = 40 }; /* sums of one task and the depth of a tree, for 4096 sha
 /* Where a worker's time goes, from a sample of its steps. */
 struct yk_phases {
     uint64_t samples, steps;
-    double input, pull, compute, push; /* seconds over the sampled steps; pull is waiting for parameters */
-    double shuffle;                    /* seconds over all steps that begin an epoch: too few, and too long, to be sampled */
-    double images;                     /* seconds that all steps waited for images to be made */
-    double seconds;                    /* the worker's life */
-    uint64_t sent, received;           /* bytes */
-    uint64_t rss;                      /* largest memory of its process */
+    double input, pull, compute,
+        push; /* seconds over the sampled steps; pull is waiting for parameters */
+    double
+        shuffle; /* seconds over all steps that begin an epoch: too few, and too long, to be sampled */
+    double images;           /* seconds that all steps waited for images to be made */
+    double seconds;          /* the worker's life */
+    uint64_t sent, received; /* bytes */
+    uint64_t rss;            /* largest memory of its process */
 };
 
 struct yk_worker_keys { /* sparse */
@@ -80,9 +82,10 @@ struct yk_pack_chunk { /* of what is packed and under way */
 };
 
 struct yk_worker_pack { /* --compress */
-    float *carry; /* (count) what rounding has taken from the gradients that were sent, and the next push brings; NULL: off */
+    float *
+        carry; /* (count) what rounding has taken from the gradients that were sent, and the next push brings; NULL: off */
     struct yk_pack_chunk *first,
-        *now;              /* what is packed of the step under way; made when it is first needed, which is in the first step */
+        *now; /* what is packed of the step under way; made when it is first needed, which is in the first step */
     struct yk_codec reply; /* how parameters come */
     char *in;              /* they arrive here, */
     size_t *at;            /* (owners) those of each owner from here on */
@@ -93,10 +96,12 @@ struct yk_worker {
     struct yk_comm *comm;
     const struct yk_rule *rule;
     unsigned index;
-    struct yk_params params; /* what the model reads: views as everybody's, `flat` the worker's own or all threads' */
-    float *fresh;            /* where parameters arrive: params.flat, or a second buffer while a step may have to be done again */
-    float *mine[2];          /* buffers that are this worker's */
-    bool eager;              /* the model asks for its parameters as it reads them; set after init */
+    struct yk_params
+        params; /* what the model reads: views as everybody's, `flat` the worker's own or all threads' */
+    float *
+        fresh; /* where parameters arrive: params.flat, or a second buffer while a step may have to be done again */
+    float *mine[2]; /* buffers that are this worker's */
+    bool eager;     /* the model asks for its parameters as it reads them; set after init */
 
     /* what has arrived; under the endpoint's lock */
     struct yk_task next;
@@ -109,7 +114,8 @@ struct yk_worker {
         unsigned missing;
         unsigned *at; /* (owners + 1) the first bucket of each */
     } pieces;
-    bool early;            /* the task is under way, and some of its parameters are not: `fresh` is still params.flat, */
+    bool
+        early; /* the task is under way, and some of its parameters are not: `fresh` is still params.flat, */
     float *old;            /* and this is what they were before, */
     struct yk_task before; /* for this task */
     bool guessed;          /* early, and owner 0 has not said yet that this is the task, */
@@ -129,16 +135,17 @@ struct yk_worker {
 
     /* the step under way */
     struct yk_task task;
-    float *sum[YK_SUMS]; /* buffers: the sums that have been sent, then the open path through the tree */
-    unsigned sums;       /* how many are allocated */
-    unsigned base, top;  /* first buffer of the open subtree, and that of the current shard */
-    unsigned merges;     /* how far up the tree the current shard completes it */
-    uint32_t tree, end;  /* the open subtree: shards [tree, end) */
-    bool leaves;         /* the current shard is its last: ranges leave */
-    unsigned finished;   /* ranges of it that have left */
-    bool abandoned;      /* the step is not to be done after all */
-    uint64_t *left;      /* (owners) bytes of this sum that each has still to get */
-    struct {             /* what is held back for commit */
+    float *sum
+        [YK_SUMS]; /* buffers: the sums that have been sent, then the open path through the tree */
+    unsigned sums; /* how many are allocated */
+    unsigned base, top; /* first buffer of the open subtree, and that of the current shard */
+    unsigned merges;    /* how far up the tree the current shard completes it */
+    uint32_t tree, end; /* the open subtree: shards [tree, end) */
+    bool leaves;        /* the current shard is its last: ranges leave */
+    unsigned finished;  /* ranges of it that have left */
+    bool abandoned;     /* the step is not to be done after all */
+    uint64_t *left;     /* (owners) bytes of this sum that each has still to get */
+    struct {            /* what is held back for commit */
         bool any;
         size_t lo, hi;
     } held;
@@ -153,8 +160,9 @@ extern const struct yk_handler yk_worker_handler;
 
 /* `params` are the process's. `own`: the worker needs a copy, because they change while it computes or live elsewhere. Of a sparse model
  * only their count and views are used: params->flat may be NULL, and the worker's own `params.flat` holds the values of a task's keys. */
-yk_code yk_worker_init(struct yk_worker *w, struct yk_comm *comm, const struct yk_rule *rule, unsigned index,
-                       const struct yk_params *params, bool own, struct yk_error *e);
+yk_code yk_worker_init(struct yk_worker *w, struct yk_comm *comm, const struct yk_rule *rule,
+                       unsigned index, const struct yk_params *params, bool own,
+                       struct yk_error *e);
 void yk_worker_release(struct yk_worker *w);
 
 /* Before the first pull. */
@@ -171,7 +179,8 @@ void yk_worker_commit(struct yk_worker *w, double loss);
 bool yk_worker_values(struct yk_worker *w, const uint32_t *key, size_t n);
 /* Sparse: the push is complete; with it go the keys of the task `id` (the present one's `ahead`), for the same span of shards, or none
  * (YK_NO_PART). The list may be freed afterwards. */
-void yk_worker_commit_keys(struct yk_worker *w, double loss, uint64_t id, const uint32_t *key, size_t n);
+void yk_worker_commit_keys(struct yk_worker *w, double loss, uint64_t id, const uint32_t *key,
+                           size_t n);
 /* After the last pull: tell owner 0 where the time went. */
 void yk_worker_account(struct yk_worker *w);
 

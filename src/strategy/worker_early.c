@@ -38,7 +38,8 @@ void yk_worker_came(struct yk_worker *w, const struct yk_note *n, size_t floats)
     hi = begins(w, n->from + 1u);
     if (n->lo < lo || (n->lo - lo) % bucket != 0)
         return;
-    for (size_t at = n->lo; at < hi && (at + bucket <= n->lo + floats || n->lo + floats >= hi); at += bucket) {
+    for (size_t at = n->lo; at < hi && (at + bucket <= n->lo + floats || n->lo + floats >= hi);
+         at += bucket) {
         bool *come = &w->pieces.come[w->pieces.at[n->from] + (at - lo) / bucket];
         w->pieces.missing -= !*come;
         *come = true;
@@ -89,7 +90,8 @@ bool yk_worker_guess(struct yk_worker *w)
 {
     const struct yk_rule *r = w->rule;
     const struct yk_task *t = &w->task;
-    if (!w->eager || w->pieces.n == 0 || r->shares > 1 || t->examples == 0 || t->ahead == YK_NO_PART || w->early || w->again)
+    if (!w->eager || w->pieces.n == 0 || r->shares > 1 || t->examples == 0 ||
+        t->ahead == YK_NO_PART || w->early || w->again)
         return false;
     uint64_t left = r->rows - t->ahead % r->rows;
     w->hoped = *t;
@@ -104,8 +106,8 @@ bool yk_worker_guess(struct yk_worker *w)
 static bool guessed_right(struct yk_worker *w)
 {
     const struct yk_task *a = &w->task, *b = &w->next;
-    if (w->stop || a->step != b->step || a->id != b->id || a->examples != b->examples || a->first != b->first ||
-        a->last != b->last || a->incarnation != b->incarnation)
+    if (w->stop || a->step != b->step || a->id != b->id || a->examples != b->examples ||
+        a->first != b->first || a->last != b->last || a->incarnation != b->incarnation)
         return false;
     w->task = w->next;
     w->guessed = w->ordered = false;
@@ -132,7 +134,8 @@ bool yk_worker_need(struct yk_sink *sink, size_t lo, size_t hi)
     for (bool got = false; !got;) {
         unsigned seen = c->ops->seen(c, me);
         c->ops->lock(c, me);
-        w->abandoned = w->fenced || w->meet || w->again || w->failed != YK_OK || (w->guessed && w->ordered && !guessed_right(w));
+        w->abandoned = w->fenced || w->meet || w->again || w->failed != YK_OK ||
+                       (w->guessed && w->ordered && !guessed_right(w));
         yk_worker_have_all(w);
         got = are_early_enough(w, lo, hi);
         c->ops->unlock(c, me);
@@ -155,7 +158,8 @@ yk_code yk_worker_init_pieces(struct yk_worker *w, struct yk_error *e)
     if (w->pieces.at == NULL)
         return yk_fail_memory(e, (w->rule->owners + 1) * sizeof *w->pieces.at);
     for (unsigned k = 0; k < w->rule->owners; k++)
-        w->pieces.at[k + 1] = w->pieces.at[k] + (unsigned)((begins(w, k + 1) - begins(w, k) + bucket - 1) / bucket);
+        w->pieces.at[k + 1] =
+            w->pieces.at[k] + (unsigned)((begins(w, k + 1) - begins(w, k) + bucket - 1) / bucket);
     w->pieces.n = w->pieces.missing = w->pieces.at[w->rule->owners];
     w->pieces.come = calloc(w->pieces.n + 1, sizeof *w->pieces.come);
     return w->pieces.come != NULL ? YK_OK : yk_fail_memory(e, w->pieces.n);

@@ -35,7 +35,8 @@ yk_code yk_worker_init_keys(struct yk_worker *w, struct yk_error *e)
     struct yk_worker_keys *k = &w->keys;
     unsigned owners = w->rule->owners;
     if (w->params.count >= YK_NO_KEY)
-        return yk_fail(e, YK_USAGE, "a sparse model has fewer than %u parameters, and this one %zu", YK_NO_KEY, w->params.count);
+        return yk_fail(e, YK_USAGE, "a sparse model has fewer than %u parameters, and this one %zu",
+                       YK_NO_KEY, w->params.count);
     w->params.flat = NULL;
     k->id = YK_NO_PART;
     k->at = calloc(owners + 1, sizeof *k->at);
@@ -68,7 +69,8 @@ static bool fits(const struct yk_worker_keys *k, unsigned owners, const struct y
 
 void *yk_worker_place_values(struct yk_worker *w, const struct yk_note *n)
 {
-    struct yk_box *box = fits(&w->keys, w->rule->owners, n) ? yk_boxes_take(&w->keys.in, n->bytes) : NULL;
+    struct yk_box *box =
+        fits(&w->keys, w->rule->owners, n) ? yk_boxes_take(&w->keys.in, n->bytes) : NULL;
     if (box == NULL)
         return NULL;
     box->busy = true;
@@ -121,7 +123,8 @@ static bool room_out(struct yk_worker *w, size_t words)
 {
     if (!w->comm->shared)
         yk_worker_settle(w);
-    if (atomic_load_explicit(&w->sending, memory_order_acquire) == 0 && yk_grow(&w->keys.out, &w->keys.out_room, words, 4))
+    if (atomic_load_explicit(&w->sending, memory_order_acquire) == 0 &&
+        yk_grow(&w->keys.out, &w->keys.out_room, words, 4))
         return true;
     w->failed = YK_FAILED;
     return false;
@@ -177,16 +180,20 @@ static void use_values(struct yk_worker *w)
     k->id = YK_NO_PART;
     if (!w->rule->fresh)
         w->task.step = k->step;
-    else if (w->rule->pooled &&
-             k->oldest < w->task.step) /* a mixture is as old as its oldest part. Never younger than the task: somebody */
-        w->task.step = k->oldest;      /* else may have done its part in a step that is closed since */
+    else if (
+        w->rule->pooled &&
+        k->oldest <
+            w->task
+                .step) /* a mixture is as old as its oldest part. Never younger than the task: somebody */
+        w->task.step = k->oldest; /* else may have done its part in a step that is closed since */
 }
 
 bool yk_worker_have_values(struct yk_worker *w, size_t n, bool *over)
 {
     const struct yk_worker_keys *k = &w->keys;
     lock(w);
-    bool closed = yk_worker_answered(w); /* a step that is done again need not be: no owner waits for it now */
+    bool closed = yk_worker_answered(
+        w); /* a step that is done again need not be: no owner waits for it now */
     *over = w->stop || w->fenced || w->meet || w->failed != YK_OK || w->again || closed;
     bool here = !*over && k->missing == 0 && k->id == w->task.id && k->n == n &&
                 (w->rule->pooled || (k->first == w->task.first && k->last == w->task.last));
@@ -215,12 +222,14 @@ bool yk_worker_values(struct yk_worker *w, const uint32_t *key, size_t n)
     }
 }
 
-void yk_worker_commit_keys(struct yk_worker *w, double loss, uint64_t id, const uint32_t *key, size_t n)
+void yk_worker_commit_keys(struct yk_worker *w, double loss, uint64_t id, const uint32_t *key,
+                           size_t n)
 {
     double start = w->timed ? yk_now() : 0;
     struct yk_worker_keys *k = &w->keys;
     const struct yk_task *t = &w->task;
-    uint32_t from = yk_shard_at(t->first, w->rule->shards, t->examples), to = yk_shard_at(t->last, w->rule->shards, t->examples);
+    uint32_t from = yk_shard_at(t->first, w->rule->shards, t->examples),
+             to = yk_shard_at(t->last, w->rule->shards, t->examples);
     unsigned owners = w->rule->owners, sums = w->base + 1;
     bool next = id != YK_NO_PART;
     n = next ? n : 0;
@@ -234,7 +243,8 @@ void yk_worker_commit_keys(struct yk_worker *w, double loss, uint64_t id, const 
     char *out = k->out;
     for (unsigned o = owners; o-- > 0;) { /* owner 0 gets its part last: then the batch counts */
         char *message = out;
-        size_t mine = (k->used_at[o + 1] - k->used_at[o]) * sizeof(float), theirs = (k->at[o + 1] - k->at[o]) * sizeof *key;
+        size_t mine = (k->used_at[o + 1] - k->used_at[o]) * sizeof(float),
+               theirs = (k->at[o + 1] - k->at[o]) * sizeof *key;
         for (unsigned i = 0; mine > 0 && i < sums; i++, out += mine)
             memcpy(out, w->sum[i] + k->used_at[o], mine);
         if (theirs > 0)

@@ -51,7 +51,8 @@ static void test_equal_lengths(void **state)
     float expected[RIG_ROWS];
     uint64_t again = 0;
     for (uint64_t seed = 0; seed < 300; seed++) {
-        struct yk_rule rule = rig_sparse(rig_batches(seed == 0 ? 1 : 3, seed == 0 ? 1 : 1 + (unsigned)seed % 3, 25));
+        struct yk_rule rule =
+            rig_sparse(rig_batches(seed == 0 ? 1 : 3, seed == 0 ? 1 : 1 + (unsigned)seed % 3, 25));
         struct office o;
         struct rig r;
         struct yk_rng rng;

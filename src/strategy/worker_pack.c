@@ -19,7 +19,8 @@ static size_t begins(const struct yk_worker *w, unsigned owner)
 
 bool yk_worker_packs(const struct yk_worker *w, unsigned owner)
 {
-    return w->pack.carry != NULL && !w->comm->shared && !(w->rule->mode == YK_MODE_allreduce && owner == w->index);
+    return w->pack.carry != NULL && !w->comm->shared &&
+           !(w->rule->mode == YK_MODE_allreduce && owner == w->index);
 }
 
 void yk_worker_begin_pack(struct yk_worker *w)
@@ -34,7 +35,8 @@ static struct yk_pack_chunk *next_chunk(struct yk_worker *w, size_t bytes)
 {
     struct yk_pack_chunk **at = w->pack.now != NULL ? &w->pack.now->next : &w->pack.first;
     if (*at == NULL || (*at)->room < bytes) {
-        size_t sum = yk_codec_size(&w->rule->codec, w->params.count) + SLACK, most = sum > bytes ? sum : bytes;
+        size_t sum = yk_codec_size(&w->rule->codec, w->params.count) + SLACK,
+               most = sum > bytes ? sum : bytes;
         struct yk_pack_chunk *c = malloc(sizeof *c + most);
         if (c == NULL)
             return NULL;
@@ -58,13 +60,15 @@ static char *room(struct yk_worker *w, size_t bytes)
     return c->data + c->used - bytes;
 }
 
-const void *yk_worker_pack(struct yk_worker *w, const float *sum, size_t at, size_t n, uint16_t *flags, size_t *bytes)
+const void *yk_worker_pack(struct yk_worker *w, const float *sum, size_t at, size_t n,
+                           uint16_t *flags, size_t *bytes)
 {
     size_t packed = yk_codec_size(&w->rule->codec, n), floats = n * sizeof *sum;
     char *out = room(w, packed < floats ? packed : floats);
     if (out == NULL)
         return NULL;
-    float part = (float)w->task.examples / (float)w->rule->batch; /* less than 1 at the end of an epoch */
+    float part =
+        (float)w->task.examples / (float)w->rule->batch; /* less than 1 at the end of an epoch */
     packed = yk_codec_pack(&w->rule->codec, sum + at, w->pack.carry + at, part, n, out);
     if (packed > 0)
         *flags |= YK_PACKED_FLAG;
@@ -97,7 +101,8 @@ size_t yk_worker_take_packed(struct yk_worker *w, const struct yk_note *n, const
     size_t floats;
     if (!yk_codec_count(&w->pack.reply, data, n->bytes, piece_at(w, n), &floats))
         return 0;
-    const float *last = w->early ? w->old : w->params.flat, *base = n->flags & YK_CHANGE_FLAG ? last + n->lo : NULL;
+    const float *last = w->early ? w->old : w->params.flat,
+                *base = n->flags & YK_CHANGE_FLAG ? last + n->lo : NULL;
     yk_codec_add(&w->pack.reply, data, base, w->fresh + n->lo, floats);
     return floats;
 }

@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert(sizeof(struct yk_error) == sizeof(yoke_error), "the public error is the internal one");
+_Static_assert(sizeof(struct yk_error) == sizeof(yoke_error),
+               "the public error is the internal one");
 
 struct yoke_run {
     struct yk_session *session;
@@ -38,14 +39,16 @@ const char *yoke_version(void)
 yoke_config *yoke_config_new(void)
 {
     yoke_config *c = calloc(1, sizeof *c);
-    if (c != NULL && yk_opts_init(&c->opts, yk_option_table, yk_option_count, &c->o, NULL) != YK_OK) {
+    if (c != NULL &&
+        yk_opts_init(&c->opts, yk_option_table, yk_option_count, &c->o, NULL) != YK_OK) {
         free(c);
         c = NULL;
     }
     return c;
 }
 
-enum yoke_code yoke_config_set(yoke_config *config, const char *name, const char *value, yoke_error *error)
+enum yoke_code yoke_config_set(yoke_config *config, const char *name, const char *value,
+                               yoke_error *error)
 {
     struct yk_error e = {0};
     return give(yk_opts_set(&config->opts, name, value, YK_COMMAND_LINE, &e), &e, error);
@@ -72,7 +75,8 @@ yoke_run *yoke_open(const yoke_config *config, const char *model, yoke_error *er
     if (rc == YK_OK && config->restarts > 0) {
         run->session->restarts = config->restarts;
         if (run->session->job.mpi.rank == 0)
-            yk_session_event(run->session, YK_INFO, "restart %u, from step %llu: the start before lost a process it needs",
+            yk_session_event(run->session, YK_INFO,
+                             "restart %u, from step %llu: the start before lost a process it needs",
                              config->restarts, (unsigned long long)run->session->now.step);
     }
     if (rc != YK_OK) {
@@ -95,11 +99,14 @@ enum yoke_code yoke_train(yoke_run *run, yoke_error *error)
         return give(yk_fail(&e, YK_USAGE, "this run has been trained already"), &e, error);
     yk_code rc = yk_session_train(s, &e);
     if (rc == YK_OK && s->job.mpi.rank == 0)
-        yk_log_line(s->log, YK_DEBUG, "stopped at step %llu (%s): train loss %.4f, test loss %.4f, test accuracy %.4f",
-                    (unsigned long long)s->now.step, yk_stop_name(s->stop), s->curve.train_loss, s->curve.test_loss,
-                    s->curve.test_accuracy);
+        yk_log_line(
+            s->log, YK_DEBUG,
+            "stopped at step %llu (%s): train loss %.4f, test loss %.4f, test accuracy %.4f",
+            (unsigned long long)s->now.step, yk_stop_name(s->stop), s->curve.train_loss,
+            s->curve.test_loss, s->curve.test_accuracy);
     else if (rc != YK_OK)
-        yk_log_line(s->log, YK_DEBUG, "failed after step %llu: %s", (unsigned long long)s->now.step, e.text);
+        yk_log_line(s->log, YK_DEBUG, "failed after step %llu: %s", (unsigned long long)s->now.step,
+                    e.text);
     if (rc == YK_OK && s->job.mpi.rank == 0) {
         json_t *summary = yk_session_summary(s);
         rc = yk_run_save(&s->run, "summary.json", summary, &e);
@@ -107,7 +114,8 @@ enum yoke_code yoke_train(yoke_run *run, yoke_error *error)
     }
     if (rc == YK_FAILED && e.hint[0] == '\0' && s->now.step > 0)
         yk_hint(&e, "when that is cured: yoke train --resume %.200s", s->run.dir);
-    if (rc == YK_LOST && e.hint[0] == '\0') /* a rank that is not the first knows only what it was told */
+    if (rc == YK_LOST &&
+        e.hint[0] == '\0') /* a rank that is not the first knows only what it was told */
         yk_hint(&e, "'yoke train --resume %.200s' goes on from the last checkpoint",
                 s->run.dir[0] != '\0' ? s->run.dir
                 : s->o.resume != NULL ? s->o.resume
@@ -215,7 +223,8 @@ void yoke_model_shape(const yoke_model *model, unsigned shape[3], unsigned *clas
     *classes = model->trained.shape.classes;
 }
 
-enum yoke_code yoke_predict(yoke_model *model, const unsigned char *pixels, size_t n, float *prob, yoke_error *error)
+enum yoke_code yoke_predict(yoke_model *model, const unsigned char *pixels, size_t n, float *prob,
+                            yoke_error *error)
 {
     struct yk_error e = {0};
     struct yk_score score;
@@ -224,8 +233,9 @@ enum yoke_code yoke_predict(yoke_model *model, const unsigned char *pixels, size
         return give(yk_fail(&e, YK_USAGE, "%zu examples are too many for one call", n), &e, error);
     set.rows = (uint32_t)n;
     set.scale = 1.0f / 255;
-    set.labels = calloc(n + 1, sizeof *set.labels);       /* unknown; their loss is not asked for */
-    set.pixels = malloc(n * set.features + YK_ROW_SLACK); /* a copy: a model may want them in another form */
+    set.labels = calloc(n + 1, sizeof *set.labels); /* unknown; their loss is not asked for */
+    set.pixels =
+        malloc(n * set.features + YK_ROW_SLACK); /* a copy: a model may want them in another form */
     if (set.labels == NULL || set.pixels == NULL) {
         yk_dataset_release(&set);
         return give(yk_fail_memory(&e, n * set.features), &e, error);

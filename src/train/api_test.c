@@ -10,7 +10,9 @@
 #include <sched.h>
 
 #if defined(__SANITIZE_THREAD__)
-enum { FULL = 0 }; /* what takes seconds otherwise takes minutes here, and has the same threads when it is short */
+enum {
+    FULL = 0
+}; /* what takes seconds otherwise takes minutes here, and has the same threads when it is short */
 #else
 enum { FULL = 1 };
 #endif
@@ -129,7 +131,8 @@ static void test_target(void **state)
     }
     assert_true(fabs((double)right / test.rows - accuracy) < 1e-9);
     float one[10];
-    assert_int_equal(yoke_predict(model, exact + 4321 * 784, 1, one, NULL), YOKE_OK); /* alone as among others */
+    assert_int_equal(yoke_predict(model, exact + 4321 * 784, 1, one, NULL),
+                     YOKE_OK); /* alone as among others */
     assert_memory_equal(one, prob + 43210, sizeof one);
     assert_int_equal(yoke_predict(model, exact, 0, one, &e), YOKE_OK);
     free(exact);
@@ -146,7 +149,8 @@ static void test_same_bits(void **state)
     need_mnist();
     char a[17], b[17];
     hash_of("steps=150 seed=1", a);
-    hash_of("steps=150 seed=1 eval-every=17 checkpoint-every=13", b); /* looking and saving does not disturb */
+    hash_of("steps=150 seed=1 eval-every=17 checkpoint-every=13",
+            b); /* looking and saving does not disturb */
     assert_string_equal(a, b);
     hash_of("steps=150 seed=2", b);
     assert_string_not_equal(a, b);
@@ -165,7 +169,8 @@ static void test_partial_batch(void **state)
     (void)state;
     need_mnist();
     json_t *j = train("batch=7000 epochs=2");
-    assert_true(tiny_number(j, "global_steps") == 18 && tiny_number(j, "examples") == 120000 && tiny_number(j, "epochs") == 2);
+    assert_true(tiny_number(j, "global_steps") == 18 && tiny_number(j, "examples") == 120000 &&
+                tiny_number(j, "epochs") == 2);
     assert_string_equal(tiny_text(j, "stop_reason"), "epochs");
     json_decref(j);
 }
@@ -199,7 +204,8 @@ static void test_inline_evaluation(void **state)
     assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
     assert_true(json_is_true(json_object_get(beside, "eval_overlapped")));
     assert_true(json_is_false(json_object_get(within, "eval_overlapped")));
-    static const char *const SAME[] = {"global_steps", "examples", "test_loss", "test_accuracy", "train_loss", "params_xxh3"};
+    static const char *const SAME[] = {"global_steps",  "examples",   "test_loss",
+                                       "test_accuracy", "train_loss", "params_xxh3"};
     for (size_t i = 0; i < sizeof SAME / sizeof SAME[0]; i++)
         if (!json_equal(json_object_get(beside, SAME[i]), json_object_get(within, SAME[i])))
             fail_msg("'%s' differs", SAME[i]);
@@ -234,11 +240,12 @@ static void test_stop_and_resume(void **state)
         char straight[17], resumed[17], options[128], metrics[64], reason[16] = "";
         double stopped_at = 0;
         int tries = 0;
-        for (; strcmp(reason, "signal") != 0 && tries < 20; tries++) { /* a short run may be over before it is stopped */
+        for (; strcmp(reason, "signal") != 0 && tries < 20;
+             tries++) { /* a short run may be over before it is stopped */
             yoke_error e;
             pthread_t thread;
-            snprintf(options, sizeof options, "%s optimizer=%s eval-every=20 run=%u-%d", what, yk_optimizer_at(i)->name, i,
-                     tries);
+            snprintf(options, sizeof options, "%s optimizer=%s eval-every=20 run=%u-%d", what,
+                     yk_optimizer_at(i)->name, i, tries);
             snprintf(metrics, sizeof metrics, "%u-%d/metrics.jsonl", i, tries);
             yoke_run *run = open_run(options, &e);
             assert_non_null(run);
@@ -256,7 +263,8 @@ static void test_stop_and_resume(void **state)
         assert_true(stopped_at > 0 && stopped_at < 1200);
         snprintf(options, sizeof options, "resume=%u-%d eval-every=1000000", i, tries - 1);
         hash_of(options, resumed);
-        snprintf(options, sizeof options, "%s optimizer=%s eval-every=1000000", what, yk_optimizer_at(i)->name);
+        snprintf(options, sizeof options, "%s optimizer=%s eval-every=1000000", what,
+                 yk_optimizer_at(i)->name);
         hash_of(options, straight);
         assert_string_equal(straight, resumed);
     }
@@ -316,7 +324,8 @@ static void test_one_run_one_folder(void **state)
     assert_null(open_run("data=data steps=3 run=a", &e));
     assert_int_equal(e.code, YOKE_USAGE);
     assert_non_null(strstr(e.hint, "--resume"));
-    yoke_run *run = open_run("resume=a", &e); /* complete: nothing is done, and the summary is the old one */
+    yoke_run *run =
+        open_run("resume=a", &e); /* complete: nothing is done, and the summary is the old one */
     assert_non_null(run);
     assert_string_equal(yoke_folder(run), "a");
     assert_int_equal(yoke_train(run, &e), YOKE_OK);
@@ -354,11 +363,13 @@ static void test_refusals(void **state)
     yoke_config *config = yoke_config_new();
     yoke_error e;
     assert_string_equal(yoke_version(), YK_VERSION);
-    assert_int_equal(yoke_config_set(config, "dropout", "0.1", &e), YOKE_USAGE); /* not in this yoke */
+    assert_int_equal(yoke_config_set(config, "dropout", "0.1", &e),
+                     YOKE_USAGE); /* not in this yoke */
     assert_non_null(strstr(e.text, "unknown option '--dropout'"));
     assert_int_equal(yoke_config_set(config, "bach", "10", &e), YOKE_USAGE);
     assert_string_equal(e.hint, "did you mean '--batch'?");
-    assert_int_equal(yoke_config_set(config, "batch", "ten", NULL), YOKE_USAGE); /* nobody has to look */
+    assert_int_equal(yoke_config_set(config, "batch", "ten", NULL),
+                     YOKE_USAGE); /* nobody has to look */
     assert_int_equal(yoke_config_set(config, "optimizer", "sgd|momentum", &e), YOKE_USAGE);
     assert_int_equal(yoke_config_set(config, "batch", "10", &e), YOKE_OK);
     assert_int_equal(e.code, YOKE_OK);

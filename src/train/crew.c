@@ -12,7 +12,8 @@
 #include <string.h>
 
 static const double ACCOUNTS = 2; /* seconds that owner 0 waits for the others' accounts */
-static const double GOODBYE = 30; /* ... and others for its word that they may go; it evaluates and saves meanwhile */
+static const double GOODBYE =
+    30; /* ... and others for its word that they may go; it evaluates and saves meanwhile */
 
 void yk_crew_place(struct yk_session *s)
 {
@@ -56,13 +57,15 @@ static yk_code open_clock(struct yk_session *s, struct yk_error *e)
 yk_code yk_crew_open(struct yk_session *s, struct yk_error *e)
 {
     struct yk_crew *c = &s->crew;
-    const struct yk_watcher watcher = {.stepped = yk_watch_stepped, .lost = yk_watch_lost, .account = account, .arg = s};
+    const struct yk_watcher watcher = {
+        .stepped = yk_watch_stepped, .lost = yk_watch_lost, .account = account, .arg = s};
     const struct yk_mpi_plan plan = {.owners = (int)c->rule.owners,
                                      .workers = (int)c->rule.workers,
                                      .together = c->rule.mode == YK_MODE_allreduce,
                                      .heartbeat = s->o.heartbeat};
     bool alone = c->rule.threads = !s->job.joined || s->job.mpi.size == 1;
-    yk_code rc = alone ? yk_comm_threads(&c->comm, plan.owners, plan.workers, e) : yk_comm_mpi(&c->comm, &plan, e);
+    yk_code rc = alone ? yk_comm_threads(&c->comm, plan.owners, plan.workers, e)
+                       : yk_comm_mpi(&c->comm, &plan, e);
     if (rc == YK_OK && c->has_clock)
         rc = open_clock(s, e);
     if (rc != YK_OK)
@@ -74,17 +77,20 @@ yk_code yk_crew_open(struct yk_session *s, struct yk_error *e)
         return yk_fail_memory(e, sizeof *c->hand);
     for (unsigned i = 0; rc == YK_OK && i < c->servers; i++) {
         unsigned k = c->first_server + i;
-        size_t skip = c->rule.sparse ? yk_owner_at(k, c->rule.owners, s->params.count) - s->owned_from : 0;
+        size_t skip =
+            c->rule.sparse ? yk_owner_at(k, c->rule.owners, s->params.count) - s->owned_from : 0;
         float *slot[YK_SLOTS];
         for (unsigned v = 0; v < YK_SLOTS; v++)
             slot[v] = s->slot[v] != NULL ? s->slot[v] + skip : NULL;
-        rc = yk_server_init(&c->server[i], c->comm, &c->rule, k, &c->recipe, s->params.flat + skip, slot, s->params.count,
-                            k == 0 ? &c->clock : NULL, &watcher, e);
+        rc = yk_server_init(&c->server[i], c->comm, &c->rule, k, &c->recipe, s->params.flat + skip,
+                            slot, s->params.count, k == 0 ? &c->clock : NULL, &watcher, e);
         c->comm->ops->attach(c->comm, (int)k, &yk_server_handler, &c->server[i]);
     }
     /* A copy of its own where parameters change while it computes, or come from elsewhere; an all-reduce rank's are its owner's too, unless
      * changes are added to what it had: the owner's are overwritten with the others' exact ones before they are looked at. */
-    bool own = c->comm->shared ? c->rule.pooled : c->rule.mode != YK_MODE_allreduce || c->rule.codec.kind != YK_CODEC_NONE;
+    bool own = c->comm->shared
+                   ? c->rule.pooled
+                   : c->rule.mode != YK_MODE_allreduce || c->rule.codec.kind != YK_CODEC_NONE;
     for (unsigned i = 0; rc == YK_OK && i < c->hands; i++) {
         struct yk_hand *h = &c->hand[i];
         unsigned k = c->first_hand + i;
@@ -95,8 +101,10 @@ yk_code yk_crew_open(struct yk_session *s, struct yk_error *e)
         if (rc == YK_OK)
             rc = s->ops->work_open(&h->work, s->model, s->threads, s->o.isa, e);
         if (rc == YK_OK)
-            rc = yk_feed_open(&h->feed, &s->train, yk_options_augment(&s->o), (uint64_t)s->o.seed, e);
-        c->comm->ops->attach(c->comm, yk_worker_endpoint(c->comm, (int)k), &yk_worker_handler, &h->worker);
+            rc = yk_feed_open(&h->feed, &s->train, yk_options_augment(&s->o), (uint64_t)s->o.seed,
+                              e);
+        c->comm->ops->attach(c->comm, yk_worker_endpoint(c->comm, (int)k), &yk_worker_handler,
+                             &h->worker);
     }
     return rc;
 }
@@ -281,7 +289,8 @@ static void run_threads(struct yk_session *s)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     for (unsigned i = 1; i < c->hands; i++) {
-        c->hand[i].running = pthread_create(&c->hand[i].thread, NULL, hand_thread, &c->hand[i]) == 0;
+        c->hand[i].running =
+            pthread_create(&c->hand[i].thread, NULL, hand_thread, &c->hand[i]) == 0;
         if (c->hand[i].running) {
             char name[16];
             snprintf(name, sizeof name, "yoke-work-%u", i % 10000);
@@ -334,14 +343,18 @@ yk_code yk_crew_run(struct yk_session *s, struct yk_error *e)
         if (!c->has_clock)
             farewell(s, w);
         if (w->fenced)
-            yk_log_line(s->log, YK_WARN, "worker %u was taken for lost, and the others went on without: it leaves", w->index);
+            yk_log_line(s->log, YK_WARN,
+                        "worker %u was taken for lost, and the others went on without: it leaves",
+                        w->index);
         if (w->failed != YK_OK && w->orphaned)
-            return yk_fail(e, w->failed, "%s", w->why); /* otherwise owner 0 has said it, and speaks for all */
+            return yk_fail(e, w->failed, "%s",
+                           w->why); /* otherwise owner 0 has said it, and speaks for all */
     } else if (!c->has_clock) {
         serve(s);
     }
     if (!c->has_clock)
-        return c->servers > 0 && c->server[0].orphaned ? yk_fail(e, YK_LOST, "%s", c->server[0].why) : YK_OK;
+        return c->servers > 0 && c->server[0].orphaned ? yk_fail(e, YK_LOST, "%s", c->server[0].why)
+                                                       : YK_OK;
     if (!c->comm->shared)
         serve_clock(s);
     for (unsigned i = 0; i < c->servers; i++) /* in threads another owner cannot tell owner 0 */

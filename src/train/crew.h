@@ -36,7 +36,8 @@ struct yk_hand { /* a worker of this process */
     struct yk_session *session;
     struct yk_worker worker;
     struct yk_work *work;
-    struct yk_feed *feed; /* images that are made when they are needed; NULL where the data are in memory */
+    struct yk_feed
+        *feed; /* images that are made when they are needed; NULL where the data are in memory */
     pthread_t thread;
     bool running;
     struct yk_ready ready;
@@ -60,7 +61,9 @@ struct yk_crew {
 /* crew.c. Which of them live here, from the session's job and rule; then make them. */
 void yk_crew_place(struct yk_session *s);
 yk_code yk_crew_open(struct yk_session *s, struct yk_error *e);
-bool yk_crew_close(struct yk_session *s); /* false: the engine may still use this process's buffers; it has to end by _exit */
+bool yk_crew_close(
+    struct yk_session
+        *s); /* false: the engine may still use this process's buffers; it has to end by _exit */
 /* The beginning: parameters reach the other owners, workers ask for theirs. */
 yk_code yk_crew_start(struct yk_session *s, struct yk_error *e);
 /* Run the workers of this process until they are told to stop, then wait for the others as owners. */

@@ -29,15 +29,19 @@ static void test_same_bits(void **state)
         tiny_hash(options, expected);
         for (unsigned workers = 1; workers <= 4; workers++) {
             for (unsigned ps = 1; ps <= 3; ps++) {
-                options_of(options, "mode=sync workers=%u ps=%u steps=40 optimizer=%s %s", workers, ps, name, BITS);
+                options_of(options, "mode=sync workers=%u ps=%u steps=40 optimizer=%s %s", workers,
+                           ps, name, BITS);
                 tiny_hash(options, hash);
                 assert_string_equal(hash, expected);
             }
-            options_of(options, "mode=allreduce workers=%u steps=40 optimizer=%s %s", workers, name, BITS);
+            options_of(options, "mode=allreduce workers=%u steps=40 optimizer=%s %s", workers, name,
+                       BITS);
             tiny_hash(options, hash);
             assert_string_equal(hash, expected);
         }
-        options_of(options, "mode=local steps=40 optimizer=%s global-batch=100 shards=11 threads=1 schedule=warmup:10,cosine:50",
+        options_of(options,
+                   "mode=local steps=40 optimizer=%s global-batch=100 shards=11 threads=1 "
+                   "schedule=warmup:10,cosine:50",
                    name);
         tiny_hash(options, hash);
         assert_string_not_equal(hash, expected); /* the order of the sums is what makes it so */
@@ -56,7 +60,8 @@ static void test_by_hand(void **state)
     (void)state;
     enum { V = 12, STEPS = 25 };
     static float row[YK_SUM_DEPTH][YK_SUM_CHUNK];
-    struct yk_session *s = tiny_train("mode=sync workers=3 ps=2 global-batch=100 shards=12 threads=1 lr=0.5 steps=25 seed=3");
+    struct yk_session *s = tiny_train(
+        "mode=sync workers=3 ps=2 global-batch=100 shards=12 threads=1 lr=0.5 steps=25 seed=3");
     struct yk_block block[V];
     struct yk_sink sink[V];
     struct yk_params params;
@@ -104,7 +109,8 @@ static void test_defaults(void **state)
     struct yk_session *s = tiny_train("workers=3 batch=20 steps=2 run=a");
     assert_true(s->crew.rule.shards == 3 && s->crew.rule.batch == 60 && s->now.examples == 120);
     yk_session_close(s);
-    s = tiny_train("mode=allreduce workers=2 global-batch=61 steps=2"); /* no multiple of anything */
+    s = tiny_train(
+        "mode=allreduce workers=2 global-batch=61 steps=2"); /* no multiple of anything */
     assert_true(s->now.examples == 122 && s->o.batch == 30);
     yk_session_close(s);
 }
@@ -113,8 +119,8 @@ static void test_defaults(void **state)
 static void test_resume(void **state)
 {
     (void)state;
-    static const char *const CREWS[] = {"mode=sync workers=3 ps=2", "mode=allreduce workers=4", "mode=local workers=1",
-                                        "mode=sync workers=2 ps=3"};
+    static const char *const CREWS[] = {"mode=sync workers=3 ps=2", "mode=allreduce workers=4",
+                                        "mode=local workers=1", "mode=sync workers=2 ps=3"};
     static const int STEPS[] = {11, 23, 27, 40};
     for (unsigned i = 0; yk_optimizer_at(i) != NULL; i++) {
         const char *name = yk_optimizer_at(i)->name;
@@ -133,7 +139,8 @@ static void test_resume(void **state)
     struct yk_session *s;
     struct yk_error e;
     assert_int_equal(tiny_open(&s, "resume=sgd steps=60 mode=sync workers=13", &e), YK_USAGE);
-    assert_non_null(strstr(e.text, "13 workers are more than")); /* its twelve shards are for ever */
+    assert_non_null(
+        strstr(e.text, "13 workers are more than")); /* its twelve shards are for ever */
     assert_int_equal(tiny_open(&s, "resume=sgd steps=60 shards=13", &e), YK_USAGE);
 }
 
@@ -153,9 +160,15 @@ static const struct crew {
     const char *options;
     unsigned need; /* parts of a step */
 } POOLED[] = {
-    {"mode=async workers=1", 1},           {"mode=async workers=3 ps=2", 1},         {"mode=async workers=4", 1},
-    {"mode=ssp workers=4 staleness=0", 1}, {"mode=ssp workers=3 ps=3", 1},           {"mode=ssp workers=3 staleness=100", 1},
-    {"mode=sync workers=3 backup=1", 2},   {"mode=sync workers=4 backup=3 ps=2", 1}, {"mode=sync workers=4 backup=1 ps=3", 3},
+    {"mode=async workers=1", 1},
+    {"mode=async workers=3 ps=2", 1},
+    {"mode=async workers=4", 1},
+    {"mode=ssp workers=4 staleness=0", 1},
+    {"mode=ssp workers=3 ps=3", 1},
+    {"mode=ssp workers=3 staleness=100", 1},
+    {"mode=sync workers=3 backup=1", 2},
+    {"mode=sync workers=4 backup=3 ps=2", 1},
+    {"mode=sync workers=4 backup=1 ps=3", 3},
 };
 enum { CREWS = sizeof POOLED / sizeof POOLED[0] };
 
@@ -168,15 +181,21 @@ static void test_counts(void **state)
     for (size_t c = 0; c < CREWS; c++)
         for (size_t k = 0; k < sizeof STOP / sizeof STOP[0]; k++) {
             char options[256];
-            unsigned need = POOLED[c].need, per_epoch = (11 + need - 1) / need, n = (unsigned)atoi(strchr(STOP[k], '=') + 1);
+            unsigned need = POOLED[c].need, per_epoch = (11 + need - 1) / need,
+                     n = (unsigned)atoi(strchr(STOP[k], '=') + 1);
             unsigned steps = STOP[k][0] == 'e' ? n * per_epoch : n, rest = steps % per_epoch;
             bool backup = strstr(POOLED[c].options, "backup") != NULL;
-            options_of(options, "%s %s batch=100 threads=1 eval-every=7 checkpoint-every=3", POOLED[c].options, STOP[k]);
+            options_of(options, "%s %s batch=100 threads=1 eval-every=7 checkpoint-every=3",
+                       POOLED[c].options, STOP[k]);
             struct yk_session *s = tiny_train(options);
-            uint64_t most = (uint64_t)(steps / per_epoch) * TINY_TRAIN + (uint64_t)rest * need * 100;
-            uint64_t least = most - (backup && rest > 0 ? 97 : 0); /* the part of 3 may have come before a late one */
+            uint64_t most =
+                (uint64_t)(steps / per_epoch) * TINY_TRAIN + (uint64_t)rest * need * 100;
+            uint64_t least =
+                most -
+                (backup && rest > 0 ? 97 : 0); /* the part of 3 may have come before a late one */
             if (s->now.step != steps || s->now.examples < least || s->now.examples > most)
-                fail_msg("%s: %d steps, %d examples", options, (int)s->now.step, (int)s->now.examples);
+                fail_msg("%s: %d steps, %d examples", options, (int)s->now.step,
+                         (int)s->now.examples);
             assert_int_equal(s->stop, STOP[k][0] == 'e' ? YK_STOP_EPOCHS : YK_STOP_STEPS);
             json_t *j = yk_session_summary(s);
             assert_true(detail_sum(j, "examples") == (double)s->now.examples);
@@ -209,24 +228,33 @@ static void test_records(void **state)
     for (size_t i = 0; i < sizeof RUN / sizeof RUN[0]; i++) {
         char options[256], run[16], path[64];
         snprintf(run, sizeof run, "run%zu", i);
-        options_of(options, "%s batch=50 steps=60 eval-every=10 threads=1 run=%s", RUN[i].crew, run);
+        options_of(options, "%s batch=50 steps=60 eval-every=10 threads=1 run=%s", RUN[i].crew,
+                   run);
         struct yk_session *s = tiny_train(options);
         json_t *j = yk_session_summary(s), *ranks;
         const json_t *list = json_object_get(j, "workers_detail");
         assert_int_equal(json_array_size(list), RUN[i].workers);
-        assert_true(tiny_number(j, "ps") == RUN[i].ps && tiny_number(j, "workers") == RUN[i].workers);
+        assert_true(tiny_number(j, "ps") == RUN[i].ps &&
+                    tiny_number(j, "workers") == RUN[i].workers);
         assert_true(detail_sum(j, "examples") == tiny_number(j, "examples"));
-        assert_true(detail_sum(j, "steps") == 60 * (s->crew.rule.pooled ? 1 : RUN[i].workers)); /* sync: everybody every step */
+        assert_true(
+            detail_sum(j, "steps") ==
+            60 * (s->crew.rule.pooled ? 1 : RUN[i].workers)); /* sync: everybody every step */
         for (size_t w = 0; w < RUN[i].workers; w++) {
             const json_t *d = json_array_get(list, w), *p = json_object_get(d, "phases");
-            assert_true(tiny_number(d, "rank") == RUN[i].ps + (double)w && tiny_number(d, "seconds") > 0);
-            double sum = tiny_number(p, "input") + tiny_number(p, "compute") + tiny_number(p, "push") + tiny_number(p, "pull") +
-                         tiny_number(p, "wait");
-            double waited = RUN[i].workers == 1 ? tiny_number(p, "wait") : 0; /* for evaluations: beside the training */
-            if (tiny_number(d, "steps") > 2) /* its second step is the first that is timed, unless it begins an epoch */
-                assert_true(fabs(sum - waited - tiny_number(d, "seconds")) < 0.01 * tiny_number(d, "seconds"));
+            assert_true(tiny_number(d, "rank") == RUN[i].ps + (double)w &&
+                        tiny_number(d, "seconds") > 0);
+            double sum = tiny_number(p, "input") + tiny_number(p, "compute") +
+                         tiny_number(p, "push") + tiny_number(p, "pull") + tiny_number(p, "wait");
+            double waited = RUN[i].workers == 1 ? tiny_number(p, "wait")
+                                                : 0; /* for evaluations: beside the training */
+            if (tiny_number(d, "steps") >
+                2) /* its second step is the first that is timed, unless it begins an epoch */
+                assert_true(fabs(sum - waited - tiny_number(d, "seconds")) <
+                            0.01 * tiny_number(d, "seconds"));
             if (RUN[i].workers > 1)
-                assert_true(tiny_number(d, "bytes_sent") > 0 && tiny_number(d, "bytes_received") > 0);
+                assert_true(tiny_number(d, "bytes_sent") > 0 &&
+                            tiny_number(d, "bytes_received") > 0);
             snprintf(path, sizeof path, "%s/events/worker-%zu", run, w);
             assert_true(yk_is_dir(path));
         }
@@ -238,7 +266,8 @@ static void test_records(void **state)
         list = json_object_get(ranks, "ranks");
         assert_int_equal(json_array_size(list), RUN[i].ps + RUN[i].workers);
         for (size_t r = 0; r < json_array_size(list); r++)
-            assert_string_equal(tiny_text(json_array_get(list, r), "role"), r < RUN[i].ps ? "ps" : "worker");
+            assert_string_equal(tiny_text(json_array_get(list, r), "role"),
+                                r < RUN[i].ps ? "ps" : "worker");
         json_decref(ranks);
         json_decref(j);
         yk_session_close(s);
@@ -271,7 +300,8 @@ static void check_pool(const struct yk_session *s)
     uint64_t missing = 0;
     for (unsigned i = 0; i < s->restored; i++) {
         uint64_t id = s->restored_pool[i], in_epoch = id % TINY_TRAIN;
-        assert_true(id < s->now.position && in_epoch % 10 == 0 && id / TINY_TRAIN + 1 >= (s->now.position - 1) / TINY_TRAIN);
+        assert_true(id < s->now.position && in_epoch % 10 == 0 &&
+                    id / TINY_TRAIN + 1 >= (s->now.position - 1) / TINY_TRAIN);
         for (unsigned k = 0; k < i; k++)
             assert_int_not_equal(s->restored_pool[k], id);
         missing += in_epoch == 1000 ? 3 : 10;
@@ -283,11 +313,12 @@ static void check_pool(const struct yk_session *s)
 static void test_pool(void **state)
 {
     (void)state;
-    static const char *const NEXT[][2] = {{"", ""},
-                                          {"workers=2", "workers=4 backup=2"},
-                                          {"mode=ssp workers=3 staleness=1", "mode=ssp workers=3 staleness=0"},
-                                          {"mode=sync workers=3 backup=1", "mode=async workers=4"},
-                                          {"mode=async workers=1", "mode=async workers=1"}};
+    static const char *const NEXT[][2] = {
+        {"", ""},
+        {"workers=2", "workers=4 backup=2"},
+        {"mode=ssp workers=3 staleness=1", "mode=ssp workers=3 staleness=0"},
+        {"mode=sync workers=3 backup=1", "mode=async workers=4"},
+        {"mode=async workers=1", "mode=async workers=1"}};
     unsigned with_parts = 0;
     for (size_t k = 0; k < sizeof NEXT / sizeof NEXT[0]; k++)
         for (unsigned first = 0; first < 2; first++) {
@@ -297,17 +328,21 @@ static void test_pool(void **state)
             uint64_t step[128];
             snprintf(run, sizeof run, "run%zu-%u", k, first);
             options_of(options, "%s batch=10 threads=1 epochs=3 checkpoint-every=5 keep=100 run=%s",
-                       first == 0 ? "mode=async workers=4 ps=2" : "mode=sync workers=3 backup=1", run);
+                       first == 0 ? "mode=async workers=4 ps=2" : "mode=sync workers=3 backup=1",
+                       run);
             yk_session_close(tiny_train(options));
             unsigned n = checkpoints(run, step, 128), keep = n / 2;
             assert_true(n >= 2);
             for (unsigned i = keep; i < n; i++) { /* as if it had been killed then */
-                snprintf(path, sizeof path, "%s/checkpoints/step-%012llu.safetensors", run, (unsigned long long)step[i]);
+                snprintf(path, sizeof path, "%s/checkpoints/step-%012llu.safetensors", run,
+                         (unsigned long long)step[i]);
                 assert_int_equal(unlink(path), 0);
             }
-            options_of(options, "resume=%s mode=%s", run, first == 0 ? "sync backup=0" : "allreduce");
+            options_of(options, "resume=%s mode=%s", run,
+                       first == 0 ? "sync backup=0" : "allreduce");
             yk_code rc = tiny_open(&s, options, &e);
-            if (rc == YK_OK) { /* everything had come in at that moment, or it was the end of an epoch */
+            if (rc ==
+                YK_OK) { /* everything had come in at that moment, or it was the end of an epoch */
                 assert_int_equal(s->restored, 0);
                 yk_session_close(s);
                 continue;
@@ -366,7 +401,8 @@ static void test_stopped(void **state)
         struct yk_error e;
         uint64_t examples = 0;
         snprintf(run, sizeof run, "run%zu", c);
-        options_of(options, "%s batch=10 threads=1 epochs=100000 eval-every=1e9 run=%s", POOLED[c].options, run);
+        options_of(options, "%s batch=10 threads=1 epochs=100000 eval-every=1e9 run=%s",
+                   POOLED[c].options, run);
         for (int starts = 0; starts < 3; starts++) {
             pthread_t thread;
             if (tiny_open(&s, options, &e) != YK_OK)
@@ -383,7 +419,8 @@ static void test_stopped(void **state)
             assert_true(s->now.examples > examples);
             examples = s->now.examples;
             yk_session_close(s);
-            options_of(options, "resume=%s epochs=%d", run, starts < 1 ? 100000 : (int)(examples / TINY_TRAIN) + 2);
+            options_of(options, "resume=%s epochs=%d", run,
+                       starts < 1 ? 100000 : (int)(examples / TINY_TRAIN) + 2);
         }
         assert_int_equal(examples % TINY_TRAIN, 0);
     }
@@ -407,7 +444,8 @@ static void test_other_mode(void **state)
     };
     for (size_t i = 0; i < sizeof START / sizeof START[0]; i++) {
         struct yk_session *s = tiny_train(START[i].options);
-        if (s->now.examples != (uint64_t)START[i].epochs * TINY_TRAIN || s->now.position != s->now.examples)
+        if (s->now.examples != (uint64_t)START[i].epochs * TINY_TRAIN ||
+            s->now.position != s->now.examples)
             fail_msg("%s: %d examples", START[i].options, (int)s->now.examples);
         assert_int_equal(s->stop, YK_STOP_EPOCHS);
         yk_session_close(s);
@@ -418,19 +456,24 @@ static void test_other_mode(void **state)
 static void test_target(void **state)
 {
     (void)state;
-    static const char *const RUN[] = {"mode=async workers=3 ps=2", "mode=sync workers=3 ps=2", "mode=sync workers=3 backup=1",
-                                      "mode=ssp workers=2"};
+    static const char *const RUN[] = {"mode=async workers=3 ps=2", "mode=sync workers=3 ps=2",
+                                      "mode=sync workers=3 backup=1", "mode=ssp workers=2"};
     for (size_t i = 0; i < sizeof RUN / sizeof RUN[0]; i++) {
         char options[256], hash[17], again[17];
         struct yk_error e;
-        options_of(options, "%s batch=10 lr=0.1 threads=1 eval-every=8 target-loss=1 steps=5000 run=run%zu", RUN[i], i);
+        options_of(options,
+                   "%s batch=10 lr=0.1 threads=1 eval-every=8 target-loss=1 steps=5000 run=run%zu",
+                   RUN[i], i);
         struct yk_session *s = tiny_train(options);
         assert_int_equal(s->stop, YK_STOP_TARGET_LOSS);
-        assert_true(s->curve.test_loss <= 1 && s->curve.tested_step == s->now.step && s->now.step < 5000);
+        assert_true(s->curve.test_loss <= 1 && s->curve.tested_step == s->now.step &&
+                    s->now.step < 5000);
         struct yk_score score = {0};
-        assert_int_equal(yk_evaluate(s->ops, s->eval_work, &s->params, NULL, &s->test, s->eval_rows, 100, &score, NULL, &e),
+        assert_int_equal(yk_evaluate(s->ops, s->eval_work, &s->params, NULL, &s->test, s->eval_rows,
+                                     100, &score, NULL, &e),
                          YK_OK);
-        assert_true(fabs(score.loss / TINY_TEST - s->curve.test_loss) < 1e-12); /* these parameters, not later ones */
+        assert_true(fabs(score.loss / TINY_TEST - s->curve.test_loss) <
+                    1e-12); /* these parameters, not later ones */
         yk_params_hash(&s->params, hash);
         uint64_t step = s->now.step, examples = s->now.examples;
         yk_session_close(s);
@@ -457,26 +500,36 @@ static void test_refuses(void **state)
         {"mode=async workers=3 backup=1", "--backup means nothing to --mode async", "sync"},
         {"mode=sync workers=3 staleness=1", "--staleness means nothing to --mode sync", "ssp"},
         {"workers=3 staleness=1", "--staleness means nothing to --mode sync", "ssp"},
-        {"mode=async workers=3 shards=3", "--shards means nothing to --mode async", "local or sync or allreduce"},
-        {"mode=ssp workers=3 global-batch=30", "--global-batch means nothing to --mode ssp", "local or sync or allreduce"},
-        {"mode=sync workers=3 backup=3", "--backup 3 leaves none of 3 workers", "workers - backups"},
-        {"mode=sync workers=3 backup=1 shards=3", "--shards fixes every sum, --backup leaves it open", ""},
-        {"workers=13 shards=12", "13 workers are more than --shards 12", "each worker needs a shard"},
-        {"batch=10 global-batch=20", "--batch and --global-batch exclude each other", "a worker's part"},
-        {"workers=3 backup=1 global-batch=31", "--global-batch 31 is no multiple of the 2 pushes", ""},
+        {"mode=async workers=3 shards=3", "--shards means nothing to --mode async",
+         "local or sync or allreduce"},
+        {"mode=ssp workers=3 global-batch=30", "--global-batch means nothing to --mode ssp",
+         "local or sync or allreduce"},
+        {"mode=sync workers=3 backup=3", "--backup 3 leaves none of 3 workers",
+         "workers - backups"},
+        {"mode=sync workers=3 backup=1 shards=3",
+         "--shards fixes every sum, --backup leaves it open", ""},
+        {"workers=13 shards=12", "13 workers are more than --shards 12",
+         "each worker needs a shard"},
+        {"batch=10 global-batch=20", "--batch and --global-batch exclude each other",
+         "a worker's part"},
+        {"workers=3 backup=1 global-batch=31", "--global-batch 31 is no multiple of the 2 pushes",
+         ""},
         {"workers=4 batch=1000000", "a global batch of 4000000 examples is more than 1000000", ""},
         {"workers=4 batch=251", "a global batch of 1004 is more than the 1003 examples", ""},
         {"workers=2 ps=18", "18 owners are too many for the 260 parameters", "at most 17"},
         {"mode=allreduce workers=18 batch=10", "18 owners are too many", "at most 17"},
-        {"workers=2 heartbeat=3", "--heartbeat means nothing to workers that are threads", "--hosts"},
-        {"workers=2 on-worker-loss=fail", "--on-worker-loss means nothing to workers that are threads", "--hosts"},
+        {"workers=2 heartbeat=3", "--heartbeat means nothing to workers that are threads",
+         "--hosts"},
+        {"workers=2 on-worker-loss=fail",
+         "--on-worker-loss means nothing to workers that are threads", "--hosts"},
         {"workers=2 restarts=2", "--restarts means nothing to workers that are threads", "--hosts"},
     };
     for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++) {
         struct yk_session *s;
         struct yk_error e;
         yk_code rc = tiny_open(&s, BAD[i].options, &e);
-        if (rc != YK_USAGE || strstr(e.text, BAD[i].text) == NULL || strstr(e.hint, BAD[i].hint) == NULL)
+        if (rc != YK_USAGE || strstr(e.text, BAD[i].text) == NULL ||
+            strstr(e.hint, BAD[i].hint) == NULL)
             fail_msg("%s: %d '%s' '%s'", BAD[i].options, rc, e.text, e.hint);
         assert_false(yk_exists("runs"));
     }

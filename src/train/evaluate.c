@@ -14,27 +14,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-yk_code yk_evaluate_prepare(const struct yk_model_ops *ops, struct yk_work *work, const struct yk_dataset *set,
-                            uint32_t batch_size, struct yk_error *e)
+yk_code yk_evaluate_prepare(const struct yk_model_ops *ops, struct yk_work *work,
+                            const struct yk_dataset *set, uint32_t batch_size, struct yk_error *e)
 {
     char said[256];
-    return ops->prepare != NULL ? ops->prepare(work, set->rows < batch_size ? set->rows : batch_size, false, said, e) : YK_OK;
+    return ops->prepare != NULL
+               ? ops->prepare(work, set->rows < batch_size ? set->rows : batch_size, false, said, e)
+               : YK_OK;
 }
 
-yk_code yk_evaluate(const struct yk_model_ops *ops, struct yk_work *work, const struct yk_params *params,
-                    const struct yk_reader *reader, const struct yk_dataset *set, const uint32_t *rows, uint32_t batch_size,
+yk_code yk_evaluate(const struct yk_model_ops *ops, struct yk_work *work,
+                    const struct yk_params *params, const struct yk_reader *reader,
+                    const struct yk_dataset *set, const uint32_t *rows, uint32_t batch_size,
                     struct yk_score *score, float *prob, struct yk_error *e)
 {
     struct yk_params values = *params; /* of a sparse model: those of the batch's keys */
     float *value = NULL;
     size_t room = 0;
     struct yk_feed *feed;
-    yk_code rc = yk_feed_open(&feed, set, 0, 0, e); /* its memory goes with it: evaluations are few, and their batches large */
+    yk_code rc =
+        yk_feed_open(&feed, set, 0, 0,
+                     e); /* its memory goes with it: evaluations are few, and their batches large */
     *score = (struct yk_score){.bins = score->bins};
     for (uint32_t at = 0; rc == YK_OK && at < set->rows; at += batch_size) {
         uint32_t n = set->rows - at < batch_size ? set->rows - at : batch_size;
         uint32_t left = set->rows - at - n;
-        struct yk_batch batch = {.set = set, .n = n, .row = rows + at, .ahead = rows + at + n, .n_ahead = left < n ? left : n};
+        struct yk_batch batch = {.set = set,
+                                 .n = n,
+                                 .row = rows + at,
+                                 .ahead = rows + at + n,
+                                 .n_ahead = left < n ? left : n};
         if (ops->keys != NULL) {
             struct yk_keys keys;
             rc = ops->keys(work, 0, &batch, 1, &keys, e);
@@ -54,7 +63,8 @@ yk_code yk_evaluate(const struct yk_model_ops *ops, struct yk_work *work, const 
         rc = yk_feed_take(feed, &batch, e);
         if (rc != YK_OK)
             break;
-        ops->score(work, &values, &batch, score, prob == NULL ? NULL : prob + (size_t)at * set->classes);
+        ops->score(work, &values, &batch, score,
+                   prob == NULL ? NULL : prob + (size_t)at * set->classes);
     }
     yk_feed_close(feed);
     yk_floats_free(value);
@@ -90,7 +100,8 @@ static void record_workers(struct yk_session *s)
         if (l->loss_examples > 0)
             yk_events_scalar(ev, step, wall, "worker/loss", l->loss / (double)l->loss_examples);
         yk_events_scalar(ev, step, wall, "worker/steps", (double)l->steps);
-        yk_events_scalar(ev, step, wall, "worker/share", all > 0 ? (double)l->steps / (double)all : 0);
+        yk_events_scalar(ev, step, wall, "worker/share",
+                         all > 0 ? (double)l->steps / (double)all : 0);
         yk_events_scalar(ev, step, wall, "worker/staleness", yk_ledger_mean(l));
         yk_events_scalar(ev, step, wall, "worker/stale_dropped", (double)l->dropped);
         yk_events_flush(ev, NULL);
@@ -109,7 +120,8 @@ static void run_check(void *arg)
         memset(s->eval_bins, 0, sizeof *s->eval_bins);
     c->rc = YK_OK;
     if (s->test.rows > 0)
-        c->rc = yk_evaluate(s->ops, s->eval_work, s->ops->keys != NULL ? &s->params : &c->snap.params, &reader, &s->test,
+        c->rc = yk_evaluate(s->ops, s->eval_work,
+                            s->ops->keys != NULL ? &s->params : &c->snap.params, &reader, &s->test,
                             s->eval_rows, (uint32_t)s->o.test_batch, &c->score, NULL, &c->error);
     c->took = yk_now() - start;
     if (!c->record || c->rc != YK_OK)
@@ -118,7 +130,8 @@ static void run_check(void *arg)
     yk_metrics_value(s->metrics, "train/loss", c->train_loss);
     if (c->score.examples > 0) {
         yk_metrics_value(s->metrics, "test/loss", c->score.loss / (double)c->score.examples);
-        yk_metrics_value(s->metrics, "test/accuracy", (double)c->score.correct / (double)c->score.examples);
+        yk_metrics_value(s->metrics, "test/accuracy",
+                         (double)c->score.correct / (double)c->score.examples);
     }
     if (c->score.bins != NULL && c->score.examples > 0) {
         yk_metrics_value(s->metrics, "test/auc", yk_score_auc(&c->score, NULL));
@@ -138,16 +151,19 @@ static void run_check(void *arg)
 
 yk_code yk_evaluator_open(struct yk_session *s, struct yk_error *e)
 {
-    bool target = s->o.target_loss > 0 || s->o.target_accuracy > 0; /* only then may a run end with a snapshot */
-    bool sparse = s->ops->keys != NULL;                             /* is looked at where it is, while nothing moves */
+    bool target = s->o.target_loss > 0 ||
+                  s->o.target_accuracy > 0; /* only then may a run end with a snapshot */
+    bool sparse = s->ops->keys != NULL;     /* is looked at where it is, while nothing moves */
     yk_code rc = sparse ? YK_OK : yk_snapshot_init(&s->check.snap, s, target, e);
     s->curve.test_loss = s->curve.test_accuracy = s->curve.target_seconds = NAN;
     s->curve.test_auc = s->curve.test_precision = s->curve.test_recall = NAN;
     s->curve.before = (struct yk_point){.at.seconds = NAN, .test_loss = NAN, .test_accuracy = NAN};
     s->curve.tested_step = UINT64_MAX;
     s->curve.stride = 1;
-    s->overlap = !sparse &&
-                 (!s->crew.comm->shared || yk_crew_busy(s) < yk_cpus()); /* over MPI an owner must not keep its workers waiting */
+    s->overlap =
+        !sparse &&
+        (!s->crew.comm->shared ||
+         yk_crew_busy(s) < yk_cpus()); /* over MPI an owner must not keep its workers waiting */
     if (rc == YK_OK && s->worker_events != NULL) {
         s->check.since = calloc(s->crew.rule.workers, sizeof *s->check.since);
         if (s->check.since == NULL)
@@ -159,7 +175,8 @@ yk_code yk_evaluator_open(struct yk_session *s, struct yk_error *e)
             return yk_fail_memory(e, s->test.rows * sizeof *s->eval_rows);
         yk_dataset_rows(&s->test, s->eval_rows);
     }
-    if (rc == YK_OK && s->test.rows > 0 && sparse && (s->eval_bins = calloc(1, sizeof *s->eval_bins)) == NULL)
+    if (rc == YK_OK && s->test.rows > 0 && sparse &&
+        (s->eval_bins = calloc(1, sizeof *s->eval_bins)) == NULL)
         return yk_fail_memory(e, sizeof *s->eval_bins);
     if (rc == YK_OK)
         rc = s->ops->work_open(&s->eval_work, s->model, s->overlap ? 1 : yk_cpus(), s->o.isa, e);
@@ -187,7 +204,8 @@ void yk_evaluator_close(struct yk_session *s)
 }
 
 /* Where between two checks a value that fell (or rose) in a straight line crossed the target. */
-static double crossing(const struct yk_point *from, const struct yk_point *to, double v0, double v1, double target)
+static double crossing(const struct yk_point *from, const struct yk_point *to, double v0, double v1,
+                       double target)
 {
     double t0 = from->at.seconds, t1 = to->at.seconds;
     if (isnan(v0) || v0 == v1)
@@ -220,15 +238,20 @@ static void take_result(struct yk_session *s)
         s->curve.test_precision = c->score.bins != NULL ? yk_score_precision(&c->score) : NAN;
         s->curve.test_recall = c->score.bins != NULL ? yk_score_recall(&c->score) : NAN;
     }
-    const struct yk_point here = {c->snap.at, c->train_loss, s->curve.test_loss, s->curve.test_accuracy}, then = s->curve.before;
+    const struct yk_point here = {c->snap.at, c->train_loss, s->curve.test_loss,
+                                  s->curve.test_accuracy},
+                          then = s->curve.before;
     keep_point(&s->curve, &here);
     enum yk_stop reached = YK_RUNNING;
     if (s->o.target_loss > 0 && s->curve.test_loss <= s->o.target_loss && !c->last) {
         reached = YK_STOP_TARGET_LOSS;
-        s->curve.target_seconds = crossing(&then, &here, then.test_loss, here.test_loss, s->o.target_loss);
-    } else if (s->o.target_accuracy > 0 && s->curve.test_accuracy >= s->o.target_accuracy && !c->last) {
+        s->curve.target_seconds =
+            crossing(&then, &here, then.test_loss, here.test_loss, s->o.target_loss);
+    } else if (s->o.target_accuracy > 0 && s->curve.test_accuracy >= s->o.target_accuracy &&
+               !c->last) {
         reached = YK_STOP_TARGET_ACCURACY;
-        s->curve.target_seconds = crossing(&then, &here, then.test_accuracy, here.test_accuracy, s->o.target_accuracy);
+        s->curve.target_seconds =
+            crossing(&then, &here, then.test_accuracy, here.test_accuracy, s->o.target_accuracy);
     }
     if (reached != YK_RUNNING) {
         s->stop = reached;
@@ -266,7 +289,8 @@ static void take_ledgers(struct yk_session *s)
     }
 }
 
-yk_code yk_evaluator_post(struct yk_session *s, double train_loss, double steps_per_second, bool last, struct yk_error *e)
+yk_code yk_evaluator_post(struct yk_session *s, double train_loss, double steps_per_second,
+                          bool last, struct yk_error *e)
 {
     yk_code rc = yk_evaluator_collect(s, true, e);
     if (rc != YK_OK || (s->stop != YK_RUNNING && !last))

@@ -7,7 +7,11 @@
 
 #include <sched.h>
 
-enum { MANY = 2500, WIDE = 9, KINDS = 5 }; /* more rows than two evaluation batches, and a part of a third */
+enum {
+    MANY = 2500,
+    WIDE = 9,
+    KINDS = 5
+}; /* more rows than two evaluation batches, and a part of a third */
 
 static void test_whole_set(void **state)
 {
@@ -44,7 +48,8 @@ static void test_whole_set(void **state)
     for (unsigned threads = 1; threads <= 3; threads += 2) {
         struct yk_score all = {.loss = 7, .correct = 7, .examples = 7}, sum = {0};
         assert_int_equal(ops->work_open(&work, model, threads, "auto", NULL), YK_OK);
-        assert_int_equal(yk_evaluate(ops, work, &params, NULL, &set, rows, 1024, &all, prob, NULL), YK_OK);
+        assert_int_equal(yk_evaluate(ops, work, &params, NULL, &set, rows, 1024, &all, prob, NULL),
+                         YK_OK);
         for (uint32_t i = 0; i < MANY; i++) {
             const struct yk_batch batch = {.set = &set, .n = 1, .row = &i};
             ops->score(work, &params, &batch, &sum, one);
@@ -55,7 +60,8 @@ static void test_whole_set(void **state)
         assert_in_range(all.correct, 1, MANY - 1);
         assert_true(fabs(all.loss - sum.loss) < 1e-9 * sum.loss);
         set.rows = 0;
-        assert_int_equal(yk_evaluate(ops, work, &params, NULL, &set, rows, 1024, &all, NULL, NULL), YK_OK);
+        assert_int_equal(yk_evaluate(ops, work, &params, NULL, &set, rows, 1024, &all, NULL, NULL),
+                         YK_OK);
         assert_true(all.examples == 0 && all.correct == 0 && all.loss == 0);
         set.rows = MANY;
         ops->work_close(work);
@@ -66,7 +72,8 @@ static void test_whole_set(void **state)
 }
 
 /* The run ends with the parameters, the step and the cursor of the check that reached the target, and says when it was crossed. */
-static void check_target(const char *options, const char *key, double target, bool below, enum yk_stop why)
+static void check_target(const char *options, const char *key, double target, bool below,
+                         enum yk_stop why)
 {
     struct yk_session *s = tiny_train(options);
     uint64_t step[256];
@@ -81,7 +88,9 @@ static void check_target(const char *options, const char *key, double target, bo
     assert_int_equal(s->now.step, step[n - 1]);
     assert_int_equal(s->curve.tested_step, step[n - 1]);
     assert_int_equal(s->crew.server[0].owner.step, step[n - 1]);
-    assert_int_equal(s->now.examples, step[n - 1] * 50 - step[n - 1] / 21 * 47); /* 21 steps an epoch, the last of 3 */
+    assert_int_equal(s->now.examples,
+                     step[n - 1] * 50 -
+                         step[n - 1] / 21 * 47); /* 21 steps an epoch, the last of 3 */
     assert_int_equal(s->now.position, s->now.examples);
     assert_true(fabs((below ? s->curve.test_loss : s->curve.test_accuracy) - value[n - 1]) < 1e-8);
     double part = (target - value[n - 2]) / (value[n - 1] - value[n - 2]);
@@ -98,10 +107,12 @@ static void check_target(const char *options, const char *key, double target, bo
 static void test_targets(void **state)
 {
     (void)state;
-    check_target("batch=50 lr=0.2 eval-every=3 target-loss=0.8 steps=1000", "test/loss", 0.8, true, YK_STOP_TARGET_LOSS);
-    check_target("batch=50 lr=0.2 eval-every=1 target-loss=1 steps=1000", "test/loss", 1, true, YK_STOP_TARGET_LOSS);
-    check_target("batch=50 lr=0.2 eval-every=2 target-accuracy=0.86 steps=1000", "test/accuracy", 0.86, false,
-                 YK_STOP_TARGET_ACCURACY);
+    check_target("batch=50 lr=0.2 eval-every=3 target-loss=0.8 steps=1000", "test/loss", 0.8, true,
+                 YK_STOP_TARGET_LOSS);
+    check_target("batch=50 lr=0.2 eval-every=1 target-loss=1 steps=1000", "test/loss", 1, true,
+                 YK_STOP_TARGET_LOSS);
+    check_target("batch=50 lr=0.2 eval-every=2 target-accuracy=0.86 steps=1000", "test/accuracy",
+                 0.86, false, YK_STOP_TARGET_ACCURACY);
 }
 
 /* Steps done while a check was under way are undone without a trace: parameters, optimizer, counts, and the training loss. */
@@ -110,7 +121,9 @@ static void test_discards(void **state)
     (void)state;
     struct yk_session *s;
     struct yk_error e;
-    assert_int_equal(tiny_open(&s, "optimizer=adam batch=50 steps=9 target-loss=1000 eval-every=1000", &e), YK_OK);
+    assert_int_equal(
+        tiny_open(&s, "optimizer=adam batch=50 steps=9 target-loss=1000 eval-every=1000", &e),
+        YK_OK);
     if (!s->overlap) {
         yk_session_close(s);
         skip();
@@ -127,7 +140,8 @@ static void test_discards(void **state)
     }
     yk_params_hash(&s->params, hash);
     assert_int_equal(yk_evaluator_post(s, 0.75, 1, false, &e), YK_OK);
-    s->now = (struct yk_moment){.step = 47, .examples = 2350, .position = 2350}; /* training goes on */
+    s->now =
+        (struct yk_moment){.step = 47, .examples = 2350, .position = 2350}; /* training goes on */
     s->crew.server[0].owner.step = 47;
     s->curve.train_loss = 0.5;
     memset(s->params.flat, 0, bytes);
@@ -150,7 +164,8 @@ static void test_discards(void **state)
 static void test_last_step(void **state)
 {
     (void)state;
-    struct yk_session *s = tiny_train("batch=50 lr=0.2 eval-every=10 steps=20 target-loss=1000 run=a");
+    struct yk_session *s =
+        tiny_train("batch=50 lr=0.2 eval-every=10 steps=20 target-loss=1000 run=a");
     assert_int_equal(s->stop, YK_STOP_TARGET_LOSS);
     assert_int_equal(s->now.step, 10);
     yk_session_close(s);
@@ -160,7 +175,8 @@ static void test_last_step(void **state)
     yk_session_close(s);
     s = tiny_train("batch=50 lr=0.2 eval-every=10 steps=9 target-loss=1000");
     assert_int_equal(s->stop, YK_STOP_STEPS);
-    assert_true(isnan(s->curve.target_seconds) && s->curve.test_loss < 1000 && s->curve.tested_step == 9);
+    assert_true(isnan(s->curve.target_seconds) && s->curve.test_loss < 1000 &&
+                s->curve.tested_step == 9);
     yk_session_close(s);
 }
 
@@ -184,7 +200,8 @@ static void test_overlap(void **state)
         if (inline_)
             assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
         char options[96];
-        snprintf(options, sizeof options, "run=run%d threads=1 batch=50 lr=0.2 eval-every=4 target-loss=0.65 steps=2000",
+        snprintf(options, sizeof options,
+                 "run=run%d threads=1 batch=50 lr=0.2 eval-every=4 target-loss=0.65 steps=2000",
                  inline_);
         struct yk_session *s = tiny_train(options);
         assert_int_equal(s->overlap, !inline_);
@@ -215,14 +232,17 @@ static void test_curve(void **state)
         struct yk_session *s = tiny_train(options);
         unsigned n = tiny_metrics(s->run.dir, "test/loss", step, loss, 600);
         assert_int_equal(n, STEPS[k]);
-        assert_true(s->curve.points <= YK_CURVE && s->curve.points >= (n < YK_CURVE / 2 ? n : YK_CURVE / 2));
+        assert_true(s->curve.points <= YK_CURVE &&
+                    s->curve.points >= (n < YK_CURVE / 2 ? n : YK_CURVE / 2));
         assert_int_equal(s->curve.point[0].at.step, 1);
         for (unsigned i = 1; i < s->curve.points; i++)
             assert_true(s->curve.point[i].at.step > s->curve.point[i - 1].at.step);
         for (unsigned i = 0; i < s->curve.points; i++)
-            assert_true(fabs(s->curve.point[i].test_loss - loss[s->curve.point[i].at.step - 1]) < 1e-8);
+            assert_true(fabs(s->curve.point[i].test_loss - loss[s->curve.point[i].at.step - 1]) <
+                        1e-8);
         for (unsigned i = 2; i + 1 < s->curve.points; i++) /* even but for the end */
-            assert_int_equal(s->curve.point[i].at.step - s->curve.point[i - 1].at.step, s->curve.point[1].at.step - 1);
+            assert_int_equal(s->curve.point[i].at.step - s->curve.point[i - 1].at.step,
+                             s->curve.point[1].at.step - 1);
         yk_session_close(s);
     }
 }
@@ -231,7 +251,8 @@ static void test_curve(void **state)
 static void test_no_test_data(void **state)
 {
     (void)state;
-    struct yk_session *s = tiny_train("data=data/train-images-idx3-ubyte steps=20 eval-every=5 run=a");
+    struct yk_session *s =
+        tiny_train("data=data/train-images-idx3-ubyte steps=20 eval-every=5 run=a");
     uint64_t step[16];
     double loss[16];
     assert_int_equal(tiny_metrics("a", "train/loss", step, loss, 16), 4);

@@ -16,7 +16,8 @@ void yk_far_open(struct yk_far *f, struct yk_session *s)
 }
 
 /* n floats from flat index lo on, whoever owns them: weights (0) or a state vector (1..). */
-static yk_code fetch(struct yk_session *s, unsigned which, size_t lo, size_t n, float *to, struct yk_error *e)
+static yk_code fetch(struct yk_session *s, unsigned which, size_t lo, size_t n, float *to,
+                     struct yk_error *e)
 {
     struct yk_crew *c = &s->crew;
     const float *here = which == 0 ? s->saving.params.flat : s->saving.slot[which - 1];
@@ -34,7 +35,8 @@ static yk_code fetch(struct yk_session *s, unsigned which, size_t lo, size_t n, 
 }
 
 /* Values that raw weights and state stand for; all of one owner. */
-static yk_code fetch_values(struct yk_far *f, const struct yk_owner *owner, size_t lo, size_t n, float *to, struct yk_error *e)
+static yk_code fetch_values(struct yk_far *f, const struct yk_owner *owner, size_t lo, size_t n,
+                            float *to, struct yk_error *e)
 {
     unsigned slots = yk_recipe_slots(&f->s->crew.recipe);
     struct yk_owner o = *owner;
@@ -66,9 +68,11 @@ static yk_code read_piece(void *arg, size_t at, size_t n, float *to, struct yk_e
         const struct yk_owner *owner = f->s->saving.owner;
         for (unsigned i = 0; i + 1 < f->s->crew.servers && lo >= owner->hi; i++)
             owner++;
-        if (f->s->crew.servers > 1 && owner->hi - lo < some) /* several in this process may be at different steps */
+        if (f->s->crew.servers > 1 &&
+            owner->hi - lo < some) /* several in this process may be at different steps */
             some = owner->hi - lo;
-        rc = v->which == 0 ? fetch_values(f, owner, lo, some, to + done, e) : fetch(f->s, v->which - 1, lo, some, to + done, e);
+        rc = v->which == 0 ? fetch_values(f, owner, lo, some, to + done, e)
+                           : fetch(f->s, v->which - 1, lo, some, to + done, e);
         done += some;
     }
     if (rc == YK_OK && v->which == 0 && f->hash != NULL)
@@ -76,7 +80,8 @@ static yk_code read_piece(void *arg, size_t at, size_t n, float *to, struct yk_e
     return rc;
 }
 
-void yk_far_tensor(struct yk_far *f, struct yk_tensor *t, const struct yk_view *v, const char *prefix, unsigned which)
+void yk_far_tensor(struct yk_far *f, struct yk_tensor *t, const struct yk_view *v,
+                   const char *prefix, unsigned which)
 {
     struct yk_far_vector *from = &f->vector[f->vectors++];
     if (f->hash == NULL && (f->hash = XXH3_createState()) != NULL)
@@ -101,12 +106,14 @@ void yk_far_close(struct yk_far *f, char hash[17])
 }
 
 /* One vector of the state, in pieces, to whoever owns them. */
-static yk_code put(struct yk_session *s, unsigned which, const struct yk_view *v, const float *from, struct yk_error *e)
+static yk_code put(struct yk_session *s, unsigned which, const struct yk_view *v, const float *from,
+                   struct yk_error *e)
 {
     struct yk_crew *c = &s->crew;
     yk_code rc = YK_OK;
     for (unsigned k = 0; k < c->rule.owners && rc == YK_OK; k++) {
-        size_t lo = yk_owner_at(k, c->rule.owners, s->params.count), hi = yk_owner_at(k + 1, c->rule.owners, s->params.count);
+        size_t lo = yk_owner_at(k, c->rule.owners, s->params.count),
+               hi = yk_owner_at(k + 1, c->rule.owners, s->params.count);
         lo = lo > v->at ? lo : v->at;
         hi = hi < v->at + v->count ? hi : v->at + v->count;
         for (size_t n; lo < hi && rc == YK_OK; lo += n) {
@@ -131,7 +138,8 @@ yk_code yk_far_restore(struct yk_session *s, struct yk_error *e)
             else if (slots > optimizer->slots)
                 snprintf(prefix, sizeof prefix, YK_RAW);
             snprintf(name, sizeof name, "%s%s", prefix, v->name);
-            const struct yk_tensor *t = yk_tensors_find(&s->restored_state, name); /* it was there when it was accepted */
+            const struct yk_tensor *t =
+                yk_tensors_find(&s->restored_state, name); /* it was there when it was accepted */
             rc = put(s, which, v, t->data, e);
         }
     yk_tensors_release(&s->restored_state);

@@ -20,7 +20,8 @@
 #include <xxhash.h>
 
 /* A relative path would be lost when the run is resumed, or evaluated, from another folder. */
-static yk_code fix_path(struct yk_session *s, const char *option, const char *value, struct yk_error *e)
+static yk_code fix_path(struct yk_session *s, const char *option, const char *value,
+                        struct yk_error *e)
 {
     char *path = value != NULL && !yk_fetch_knows(value) ? realpath(value, NULL) : NULL;
     yk_code rc = path != NULL ? yk_opts_set(&s->opts, option, path, YK_COMMAND_LINE, e) : YK_OK;
@@ -48,22 +49,29 @@ static yk_code check_names(const struct yk_dataset *d, const char *what, struct 
     json_t *j = d->class_names != NULL ? json_string(d->class_names) : json_null();
     bool can = j != NULL;
     json_decref(j);
-    return can ? YK_OK : yk_fail(e, YK_DATA, "a class folder of '%s' has a name that is not valid UTF-8", what);
+    return can ? YK_OK
+               : yk_fail(e, YK_DATA, "a class folder of '%s' has a name that is not valid UTF-8",
+                         what);
 }
 
 /* Only photos have something that chance may crop and flip, and only a net sees them more than once. */
 static yk_code check_augment(const struct yk_session *s, struct yk_error *e)
 {
-    if (!yk_opts_typed(&s->opts, "augment") || (s->ops->open_net != NULL && s->train.images != NULL && s->train.images->varied))
+    if (!yk_opts_typed(&s->opts, "augment") ||
+        (s->ops->open_net != NULL && s->train.images != NULL && s->train.images->varied))
         return YK_OK;
-    return yk_fail(e, YK_USAGE, "--augment means nothing to %s on '%s': it is for nets on class folders", s->model_name, s->data);
+    return yk_fail(e, YK_USAGE,
+                   "--augment means nothing to %s on '%s': it is for nets on class folders",
+                   s->model_name, s->data);
 }
 
 static yk_code open_pixels(struct yk_session *s, bool trains, bool tests, struct yk_error *e)
 {
-    static const char *const ROWS[] = {"features", "format", "hash-bits", "label-name", "index-name", "value-name", "skip-bad"};
+    static const char *const ROWS[] = {"features",   "format",     "hash-bits", "label-name",
+                                       "index-name", "value-name", "skip-bad"};
     uint64_t keep[2];
-    yk_input_keep(yk_memory_free(), (unsigned)s->job.mpi.size, trains && tests && s->o.test_data != NULL, keep);
+    yk_input_keep(yk_memory_free(), (unsigned)s->job.mpi.size,
+                  trains && tests && s->o.test_data != NULL, keep);
     struct yk_imaging how = {.holdout = s->o.holdout, .keep = keep[0]};
     char folder[YK_PATH_MAX];
     if (s->ops->open_net != NULL) { /* photos are brought to what the net takes */
@@ -75,18 +83,22 @@ static yk_code open_pixels(struct yk_session *s, bool trains, bool tests, struct
         return yk_fail(e, YK_USAGE, "--holdout and --test-data exclude each other");
     for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++)
         if (yk_opts_typed(&s->opts, ROWS[i]))
-            return yk_fail(e, YK_USAGE, "--%s means nothing to '%s': it is for sparse rows", ROWS[i], s->data);
+            return yk_fail(e, YK_USAGE, "--%s means nothing to '%s': it is for sparse rows",
+                           ROWS[i], s->data);
     struct stat st;
     uint64_t rows, features, seed;
     bool file = stat(s->data, &st) == 0 && S_ISREG(st.st_mode);
-    if (yk_synth_name(s->data, &rows, &features, &seed) || (file && !yk_data_is_dense(s->data) && yk_rows_sniff(s->data, NULL))) {
-        yk_fail(e, YK_USAGE, "'%s' holds sparse rows, and %s takes dense sets", s->data, s->model_name);
+    if (yk_synth_name(s->data, &rows, &features, &seed) ||
+        (file && !yk_data_is_dense(s->data) && yk_rows_sniff(s->data, NULL))) {
+        yk_fail(e, YK_USAGE, "'%s' holds sparse rows, and %s takes dense sets", s->data,
+                s->model_name);
         yk_hint(e, "'yoke train logreg' takes sparse rows");
         return YK_USAGE;
     }
     yk_code rc = yk_fetch_knows(s->data) ? yk_fetch(s->data, NULL, say, s->log, folder, e) : YK_OK;
     if (rc == YK_OK && trains)
-        rc = yk_data_open(s->data, &how, &s->train, tests && s->o.test_data == NULL ? &s->test : NULL, e);
+        rc = yk_data_open(s->data, &how, &s->train,
+                          tests && s->o.test_data == NULL ? &s->test : NULL, e);
     if (rc == YK_OK && trains)
         rc = check_augment(s, e);
     if (rc == YK_OK)
@@ -112,7 +124,9 @@ static yk_code open_rows(struct yk_session *s, bool trains, bool tests, struct y
     if ((rc = check_augment(s, e)) != YK_OK)
         return rc;
     yk_options_reading(&s->o, &how);
-    how.say = tests || s->o.data_local ? say : NULL; /* a cache is built by whoever comes first, and takes a while */
+    how.say = tests || s->o.data_local
+                  ? say
+                  : NULL; /* a cache is built by whoever comes first, and takes a while */
     how.say_arg = s->log;
     if (trains)
         rc = yk_data_open_rows(s->data, &how, s->o.holdout, &s->train, tests ? &s->test : NULL, e);
@@ -122,9 +136,11 @@ static yk_code open_rows(struct yk_session *s, bool trains, bool tests, struct y
         return rc;
     const struct yk_rows *rows = s->train.sparse;
     if (rows->note[0] != '\0' && (tests || s->o.data_local))
-        yk_log_line(s->log, YK_INFO, "'%s' has no cache, and is read again by every start: %s", s->data, rows->note);
+        yk_log_line(s->log, YK_INFO, "'%s' has no cache, and is read again by every start: %s",
+                    s->data, rows->note);
     if (rows->bad > 0 && (tests || s->o.data_local))
-        yk_log_line(s->log, YK_WARN, "%llu rows of '%s' are malformed and left out", (unsigned long long)rows->bad, s->data);
+        yk_log_line(s->log, YK_WARN, "%llu rows of '%s' are malformed and left out",
+                    (unsigned long long)rows->bad, s->data);
     if (s->o.features > 0 && (uint64_t)s->o.features < rows->features)
         return yk_fail(e, YK_USAGE, "'%s' has %llu features, --features %lld are too few", s->data,
                        (unsigned long long)rows->features, (long long)s->o.features);
@@ -146,12 +162,14 @@ static yk_code name_data(struct yk_session *s, struct yk_error *e)
 
 yk_code yk_input_open(struct yk_session *s, struct yk_error *e)
 {
-    bool tests = s->job.mpi.rank == 0;                   /* owner 0 evaluates */
-    bool trains = !s->o.data_local || s->crew.hands > 0; /* else it is other hosts that have something */
+    bool tests = s->job.mpi.rank == 0; /* owner 0 evaluates */
+    bool trains =
+        !s->o.data_local || s->crew.hands > 0; /* else it is other hosts that have something */
     if (s->o.data == NULL) {
         yk_fail(e, YK_USAGE, "'yoke train %s' needs --data", s->model_name);
         if (s->ops->keys != NULL)
-            yk_hint(e, "for example --data train.libsvm, or made-up rows: --data synth-criteo:100000");
+            yk_hint(e,
+                    "for example --data train.libsvm, or made-up rows: --data synth-criteo:100000");
         return YK_USAGE;
     }
     yk_code rc = name_data(s, e);
@@ -159,10 +177,12 @@ yk_code yk_input_open(struct yk_session *s, struct yk_error *e)
         return rc;
     bool sparse = s->ops->keys != NULL, dense = sparse && yk_data_is_dense(s->data);
     rc = sparse && !dense ? open_rows(s, trains, tests, e) : open_pixels(s, trains, tests, e);
-    for (struct yk_dataset *d = &s->train; rc == YK_OK && dense && d != NULL; d = d == &s->train ? &s->test : NULL)
+    for (struct yk_dataset *d = &s->train; rc == YK_OK && dense && d != NULL;
+         d = d == &s->train ? &s->test : NULL)
         if (d->rows > 0 && d->classes == 2)
             rc = yk_dataset_sparse(d, e);
-    if (rc == YK_OK && tests && s->test.rows == 0 && (s->o.target_loss > 0 || s->o.target_accuracy > 0)) {
+    if (rc == YK_OK && tests && s->test.rows == 0 &&
+        (s->o.target_loss > 0 || s->o.target_accuracy > 0)) {
         yk_fail(e, YK_USAGE, "a target needs test data, and '%s' has none", s->o.data);
         yk_hint(e, "name some with --test-data");
         rc = YK_USAGE;
@@ -191,12 +211,16 @@ static yk_code fit_names(const struct yk_session *s, const struct yk_portion *p,
     for (unsigned w = 0; w < s->crew.rule.workers; w++)
         if (p[w].names != p[0].names)
             other = p[w].host;
-    if (p[0].names != 0 && s->train.rows == 0 && s->test.class_names != NULL && yk_input_names_xxh3(&s->test) != p[0].names)
+    if (p[0].names != 0 && s->train.rows == 0 && s->test.class_names != NULL &&
+        yk_input_names_xxh3(&s->test) != p[0].names)
         other = s->o.test_data;
     if (other == NULL)
         return YK_OK;
-    yk_fail(e, YK_USAGE, "the class folders of '%s' are called otherwise than those of '%s'", other, p[0].host);
-    yk_hint(e, "all need the same, so that they get the same labels; those without photos can be empty");
+    yk_fail(e, YK_USAGE, "the class folders of '%s' are called otherwise than those of '%s'", other,
+            p[0].host);
+    yk_hint(
+        e,
+        "all need the same, so that they get the same labels; those without photos can be empty");
     return YK_USAGE;
 }
 
@@ -206,8 +230,9 @@ static yk_code fit(struct yk_session *s, const struct yk_portion *p, struct yk_e
     struct yk_dataset *t = &s->train;
     for (unsigned w = 0; w < s->crew.rule.workers; w++) {
         if (s->ops->keys == NULL && memcmp(p[w].shape, p[0].shape, sizeof p[0].shape) != 0)
-            return yk_fail(e, YK_USAGE, "the images of '%s' are %ux%ux%u, those of '%s' %ux%ux%u", p[w].host, p[w].shape[0],
-                           p[w].shape[1], p[w].shape[2], p[0].host, p[0].shape[0], p[0].shape[1], p[0].shape[2]);
+            return yk_fail(e, YK_USAGE, "the images of '%s' are %ux%ux%u, those of '%s' %ux%ux%u",
+                           p[w].host, p[w].shape[0], p[w].shape[1], p[w].shape[2], p[0].host,
+                           p[0].shape[0], p[0].shape[1], p[0].shape[2]);
         for (unsigned i = 0; i < 3; i++)
             t->shape[i] = p[w].shape[i] > t->shape[i] ? p[w].shape[i] : t->shape[i];
         t->classes = p[w].classes > t->classes ? p[w].classes : t->classes;
@@ -233,7 +258,8 @@ static void deal_hosts(struct yk_session *s, const struct yk_portion *p)
             s->share_of[w] = s->share_of[first];
             continue;
         }
-        s->share[r->shares] = (struct yk_share){.from = r->rows, .rows = p[w].rows, .next = r->rows};
+        s->share[r->shares] =
+            (struct yk_share){.from = r->rows, .rows = p[w].rows, .next = r->rows};
         s->share_of[w] = r->shares++;
         r->rows += p[w].rows;
         hashed = hashed && XXH3_64bits_update(all, &p[w].xxh3, sizeof p[w].xxh3) == XXH_OK;
@@ -266,15 +292,16 @@ yk_code yk_input_share(struct yk_session *s, const struct yk_portion *p, struct 
     const struct yk_dataset *t = &s->train, *test = &s->test;
     if (s->ops->keys == NULL && s->o.test_data != NULL && test->rows > 0 &&
         (test->features != t->features || test->classes > t->classes))
-        return yk_fail(e, YK_USAGE, "'%s' (%ux%ux%u, %u classes) does not fit '%s' (%ux%ux%u, %u classes)", s->o.test_data,
-                       test->shape[0], test->shape[1], test->shape[2], test->classes, s->o.data, t->shape[0], t->shape[1],
-                       t->shape[2], t->classes);
+        return yk_fail(e, YK_USAGE,
+                       "'%s' (%ux%ux%u, %u classes) does not fit '%s' (%ux%ux%u, %u classes)",
+                       s->o.test_data, test->shape[0], test->shape[1], test->shape[2],
+                       test->classes, s->o.data, t->shape[0], t->shape[1], t->shape[2], t->classes);
     if (s->ops->keys == NULL && test->rows > 0)
         s->test.classes = t->classes;
     if (yk_session_batch(s) > r->rows)
         return yk_fail(e, YK_USAGE, "%s %u is more than the %llu examples of '%s'",
-                       r->workers > 1 ? "a global batch of" : "--batch", yk_session_batch(s), (unsigned long long)r->rows,
-                       s->o.data);
+                       r->workers > 1 ? "a global batch of" : "--batch", yk_session_batch(s),
+                       (unsigned long long)r->rows, s->o.data);
     yk_code rc = fix_path(s, "data", s->o.data, e);
     return rc == YK_OK ? fix_path(s, "test-data", s->o.test_data, e) : rc;
 }
@@ -285,8 +312,8 @@ void yk_input_say(const struct yk_session *s)
     unsigned first = r->mode == YK_MODE_allreduce ? 0 : r->owners;
     if (!s->o.data_local)
         return;
-    yk_log_line(s->log, YK_INFO, "%u host%s train%s on %llu rows of their own", r->shares, r->shares == 1 ? "" : "s",
-                r->shares == 1 ? "s" : "", (unsigned long long)r->rows);
+    yk_log_line(s->log, YK_INFO, "%u host%s train%s on %llu rows of their own", r->shares,
+                r->shares == 1 ? "" : "s", r->shares == 1 ? "s" : "", (unsigned long long)r->rows);
     for (unsigned i = 0; i < r->shares && s->job.host != NULL; i++) {
         unsigned workers = 0, w = 0;
         for (unsigned k = r->workers; k-- > 0;)

@@ -18,13 +18,16 @@ static double tick(bool timed)
 }
 
 /* The rows of shard i of the task, and those of the shard that comes next. */
-static void rows_of(struct yk_session *s, const struct yk_task *t, uint32_t i, struct yk_batch *batch)
+static void rows_of(struct yk_session *s, const struct yk_task *t, uint32_t i,
+                    struct yk_batch *batch)
 {
-    uint32_t v = s->crew.rule.shards, from = yk_shard_at(i, v, t->examples), to = yk_shard_at(i + 1, v, t->examples);
+    uint32_t v = s->crew.rule.shards, from = yk_shard_at(i, v, t->examples),
+             to = yk_shard_at(i + 1, v, t->examples);
     uint64_t ahead = i + 1 < t->last ? t->id + to : t->ahead;
     if (ahead == t->ahead && ahead != YK_NO_PART)
         ahead += yk_shard_at(t->first, v, t->examples);
-    yk_source_at(&s->source, yk_input_position(s, t->id) + from, to - from, yk_input_position(s, ahead), batch);
+    yk_source_at(&s->source, yk_input_position(s, t->id) + from, to - from,
+                 yk_input_position(s, ahead), batch);
 }
 
 /* A shard without examples (the last batch of an epoch may have fewer than shards) is a sum of nothing. */
@@ -38,8 +41,8 @@ static double nothing(const struct yk_params *params, struct yk_sink *sink)
 }
 
 /* The batches of the shards of a task, for a model that wants to know its keys before it computes. */
-static yk_code plan_keys(struct yk_session *s, struct yk_hand *hand, unsigned which, const struct yk_task *t,
-                         struct yk_keys *keys)
+static yk_code plan_keys(struct yk_session *s, struct yk_hand *hand, unsigned which,
+                         const struct yk_task *t, struct yk_keys *keys)
 {
     uint32_t n = t->last - t->first;
     struct yk_error e;
@@ -57,7 +60,8 @@ static yk_code plan_keys(struct yk_session *s, struct yk_hand *hand, unsigned wh
 
 /* The path of one batch of a sparse model: its keys, mostly sent ahead with the push before; values of them; gradients by slot; and the
  * keys of the batch after it. */
-static void train_keys(struct yk_session *s, struct yk_hand *hand, const struct yk_task *task, double pulled, bool timed)
+static void train_keys(struct yk_session *s, struct yk_hand *hand, const struct yk_task *task,
+                       double pulled, bool timed)
 {
     struct yk_worker *w = &hand->worker;
     struct yk_phases *p = &w->phases;
@@ -65,13 +69,15 @@ static void train_keys(struct yk_session *s, struct yk_hand *hand, const struct 
     unsigned which = hand->ready.which;
     double loss = 0, t0 = tick(timed), push = p->push;
     w->timed = timed;
-    if (hand->ready.id != task->id || hand->ready.first != task->first || hand->ready.last != task->last) {
+    if (hand->ready.id != task->id || hand->ready.first != task->first ||
+        hand->ready.last != task->last) {
         which = !which;
         if (plan_keys(s, hand, which, task, &keys) != YK_OK) {
             w->failed = YK_FAILED;
             return;
         }
-        hand->ready = (struct yk_ready){.which = which, .id = task->id, .first = task->first, .last = task->last, .keys = keys};
+        hand->ready = (struct yk_ready){
+            .which = which, .id = task->id, .first = task->first, .last = task->last, .keys = keys};
     }
     double t1 = tick(timed);
     if (!yk_worker_values(w, keys.key, keys.n))
@@ -97,7 +103,11 @@ static void train_keys(struct yk_session *s, struct yk_hand *hand, const struct 
             w->failed = YK_FAILED;
             return;
         }
-        hand->ready = (struct yk_ready){.which = !which, .id = after.id, .first = after.first, .last = after.last, .keys = next};
+        hand->ready = (struct yk_ready){.which = !which,
+                                        .id = after.id,
+                                        .first = after.first,
+                                        .last = after.last,
+                                        .keys = next};
     }
     if (timed) {
         p->samples++;
@@ -109,13 +119,15 @@ static void train_keys(struct yk_session *s, struct yk_hand *hand, const struct 
 }
 
 /* The path of one batch. */
-static void train_step(struct yk_session *s, struct yk_hand *hand, const struct yk_task *task, double pulled, bool timed)
+static void train_step(struct yk_session *s, struct yk_hand *hand, const struct yk_task *task,
+                       double pulled, bool timed)
 {
     struct yk_worker *w = &hand->worker;
     struct yk_phases *p = &w->phases;
     struct yk_batch batch;
     struct yk_error e;
-    double loss = 0, input = 0, push = p->push, pull = p->pull, images = yk_feed_waited(hand->feed), t0 = tick(timed);
+    double loss = 0, input = 0, push = p->push, pull = p->pull, images = yk_feed_waited(hand->feed),
+           t0 = tick(timed);
     bool begins = yk_input_position(s, task->id) % s->train.rows == 0;
     w->timed = timed;
     for (uint32_t i = task->first; i < task->last; i++) {
@@ -130,7 +142,8 @@ static void train_step(struct yk_session *s, struct yk_hand *hand, const struct 
         struct yk_sink *sink = yk_worker_sink(w, i);
         if (sink == NULL)
             return;
-        loss += batch.n > 0 ? s->ops->step(hand->work, &w->params, &batch, sink) /* gradients leave as they finish */
+        loss += batch.n > 0 ? s->ops->step(hand->work, &w->params, &batch,
+                                           sink) /* gradients leave as they finish */
                             : nothing(&w->params, sink);
         begins = false;
     }
@@ -140,7 +153,8 @@ static void train_step(struct yk_session *s, struct yk_hand *hand, const struct 
     if (timed) {
         p->samples++;
         p->input += input;
-        p->compute += yk_now() - t0 - input - images - (p->push - push) - (p->pull - pull); /* some parameters came meanwhile */
+        p->compute += yk_now() - t0 - input - images - (p->push - push) -
+                      (p->pull - pull); /* some parameters came meanwhile */
         p->pull += pulled;
     } else if (input > 0) {
         p->shuffle += input;
@@ -157,7 +171,8 @@ void yk_session_work(struct yk_session *s, struct yk_hand *hand)
         double start = tick(timed);
         if (!yk_worker_pull(w, &task)) /* parameters fresh enough, and what to compute with them */
             break;
-        timed = timed && yk_input_position(s, task.id) % s->train.rows != 0; /* nor is one that shuffles */
+        timed = timed &&
+                yk_input_position(s, task.id) % s->train.rows != 0; /* nor is one that shuffles */
         if (timed)
             next = w->phases.steps + SAMPLE;
         double pulled = timed ? yk_now() - start : 0;

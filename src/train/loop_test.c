@@ -32,9 +32,10 @@ static void test_counts(void **state)
     };
     for (size_t i = 0; i < sizeof RUN / sizeof RUN[0]; i++) {
         struct yk_session *s = tiny_train(RUN[i].options);
-        if (s->now.step != RUN[i].steps || s->now.examples != RUN[i].examples || s->stop != RUN[i].why)
-            fail_msg("%s: %d steps, %d examples, %s", RUN[i].options, (int)s->now.step, (int)s->now.examples,
-                     yk_stop_name(s->stop));
+        if (s->now.step != RUN[i].steps || s->now.examples != RUN[i].examples ||
+            s->stop != RUN[i].why)
+            fail_msg("%s: %d steps, %d examples, %s", RUN[i].options, (int)s->now.step,
+                     (int)s->now.examples, yk_stop_name(s->stop));
         assert_int_equal(s->curve.tested_step, RUN[i].steps); /* the end is always looked at */
         assert_int_equal(s->discarded, 0);
         yk_session_close(s);
@@ -50,7 +51,8 @@ static void nothing(struct yk_sink *s, size_t lo, size_t hi)
 static void test_plain_loop(void **state)
 {
     (void)state;
-    struct yk_session *s = tiny_train("batch=100 steps=40 lr=0.5 eval-every=15 run=a seed=3 threads=1");
+    struct yk_session *s =
+        tiny_train("batch=100 steps=40 lr=0.5 eval-every=15 run=a seed=3 threads=1");
     struct yk_source source;
     struct yk_params params;
     struct yk_batch batch;
@@ -63,7 +65,8 @@ static void test_plain_loop(void **state)
     assert_int_equal(s->ops->layout(model, &params, 3, NULL), YK_OK);
     struct yk_sink sink = {.grad = yk_floats(params.count), .ready = nothing};
     for (uint64_t t = 1; t <= 40; t++) {
-        uint64_t at = (t - 1) / 11 * TINY_TRAIN + (t - 1) % 11 * 100; /* eleven steps an epoch, the last of 3 */
+        uint64_t at = (t - 1) / 11 * TINY_TRAIN +
+                      (t - 1) % 11 * 100; /* eleven steps an epoch, the last of 3 */
         yk_source_at(&source, at, t % 11 == 0 ? 3 : 100, UINT64_MAX, &batch);
         loss += s->ops->step(s->crew.hand[0].work, &params, &batch, &sink);
         examples += batch.n;
@@ -99,7 +102,8 @@ static void test_checks(void **state)
         uint64_t step[64], expected[64], n = 0, seen = 0;
         double next = EVERY[i].steps + EVERY[i].examples;
         snprintf(run, sizeof run, "run%zu", i);
-        snprintf(options, sizeof options, "batch=100 steps=50 eval-every=%s run=%s", EVERY[i].every, run);
+        snprintf(options, sizeof options, "batch=100 steps=50 eval-every=%s run=%s", EVERY[i].every,
+                 run);
         struct yk_session *s = tiny_train(options);
         yk_session_close(s);
         for (uint64_t t = 1; t <= 50; t++) {
@@ -182,7 +186,8 @@ static void test_stopped_in_the_middle(void **state)
     pthread_join(thread, NULL);
     assert_int_equal(s->stop, YK_STOP_SIGNAL);
     assert_true(s->now.step > 0 && s->now.seconds < 5);
-    snprintf(path, sizeof path, "a/checkpoints/step-%012llu.safetensors", (unsigned long long)s->now.step);
+    snprintf(path, sizeof path, "a/checkpoints/step-%012llu.safetensors",
+             (unsigned long long)s->now.step);
     assert_true(yk_exists(path));
     yk_session_close(s);
 }
@@ -193,7 +198,8 @@ static void test_diverges(void **state)
     (void)state;
     struct yk_session *s;
     struct yk_error e;
-    assert_int_equal(tiny_open(&s, "steps=1000 batch=50 lr=1e6 schedule=exponential:10:1 run=a", &e), YK_OK);
+    assert_int_equal(
+        tiny_open(&s, "steps=1000 batch=50 lr=1e6 schedule=exponential:10:1 run=a", &e), YK_OK);
     assert_int_equal(yk_session_train(s, &e), YK_FAILED);
     assert_non_null(strstr(e.text, "diverged"));
     assert_non_null(strstr(e.hint, "--lr"));

@@ -43,11 +43,15 @@ static uint64_t config_hash(const struct yk_session *s)
     json_t *config = yk_opts_json(&s->opts, YK_VERB(train));
     json_object_del(config, "isa");
     json_object_del(config, "threads");
-    json_object_del(config, "data"); /* hosts may have the same bytes at different places: their hash is compared */
+    json_object_del(
+        config,
+        "data"); /* hosts may have the same bytes at different places: their hash is compared */
     json_object_del(config, "test-data");
     char *text = json_dumps(config, JSON_SORT_KEYS | JSON_COMPACT);
-    uint64_t hash =
-        text != NULL ? XXH3_64bits_withSeed(text, strlen(text), XXH3_64bits(s->model_name, strlen(s->model_name))) : 0;
+    uint64_t hash = text != NULL
+                        ? XXH3_64bits_withSeed(text, strlen(text),
+                                               XXH3_64bits(s->model_name, strlen(s->model_name)))
+                        : 0;
     free(text);
     json_decref(config);
     return hash;
@@ -58,8 +62,10 @@ static void fill(struct card *c, const struct yk_session *s, yk_code rc, const s
     memset(c, 0, sizeof *c);
     c->binary = binary_hash();
     c->config = rc == YK_OK ? config_hash(s) : 0;
-    c->portion = (struct yk_portion){
-        .rows = s->train.rows, .xxh3 = s->train.xxh3, .classes = s->train.classes, .names = yk_input_names_xxh3(&s->train)};
+    c->portion = (struct yk_portion){.rows = s->train.rows,
+                                     .xxh3 = s->train.xxh3,
+                                     .classes = s->train.classes,
+                                     .names = yk_input_names_xxh3(&s->train)};
     memcpy(c->portion.shape, s->train.shape, sizeof c->portion.shape);
     c->rank = s->job.mpi.rank;
     c->pid = (int32_t)getpid();
@@ -83,21 +89,25 @@ static yk_code verdict(const struct card *card, int size, int me, bool local, st
         if (i == me) {
             yk_fail(e, (yk_code)card[i].code, "%s", card[i].text);
         } else {
-            yk_fail(e, (yk_code)card[i].code, "rank %d on '%s': %.400s", i, card[i].portion.host, card[i].text);
+            yk_fail(e, (yk_code)card[i].code, "rank %d on '%s': %.400s", i, card[i].portion.host,
+                    card[i].text);
         }
         if (card[i].hint[0] != '\0')
             yk_hint(e, "%s", card[i].hint);
         return (yk_code)card[i].code;
     }
     for (int i = 1; i < size; i++) {
-        const char *what = card[i].binary != card[0].binary                         ? "another binary"
-                           : card[i].config != card[0].config                       ? "other options"
+        const char *what = card[i].binary != card[0].binary   ? "another binary"
+                           : card[i].config != card[0].config ? "other options"
                            : !local && card[i].portion.xxh3 != card[0].portion.xxh3 ? "other data"
                                                                                     : NULL;
         if (what == NULL)
             continue;
-        yk_fail(e, YK_USAGE, "rank %d on '%s' has %s than rank 0 on '%s'", i, card[i].portion.host, what, card[0].portion.host);
-        yk_hint(e, "all ranks need the same yoke, the same command line and yoke.ini, and the same files");
+        yk_fail(e, YK_USAGE, "rank %d on '%s' has %s than rank 0 on '%s'", i, card[i].portion.host,
+                what, card[0].portion.host);
+        yk_hint(
+            e,
+            "all ranks need the same yoke, the same command line and yoke.ini, and the same files");
         return YK_USAGE;
     }
     return YK_OK;
@@ -107,7 +117,8 @@ static yk_code verdict(const struct card *card, int size, int me, bool local, st
 static yk_code settle(struct yk_session *s, const struct card *card, struct yk_error *e)
 {
     struct yk_job *job = &s->job;
-    int size = job->mpi.size, first_worker = s->crew.rule.mode == YK_MODE_allreduce ? 0 : (int)s->crew.rule.owners;
+    int size = job->mpi.size,
+        first_worker = s->crew.rule.mode == YK_MODE_allreduce ? 0 : (int)s->crew.rule.owners;
     unsigned isa = card[0].isa, threads = UINT32_MAX;
     free(job->host);
     free(job->pid);
@@ -137,7 +148,8 @@ static yk_code settle(struct yk_session *s, const struct card *card, struct yk_e
 /* Who has what to train on. */
 static yk_code share(struct yk_session *s, const struct card *card, struct yk_error *e)
 {
-    unsigned workers = s->crew.rule.workers, first = s->crew.rule.mode == YK_MODE_allreduce ? 0 : s->crew.rule.owners;
+    unsigned workers = s->crew.rule.workers,
+             first = s->crew.rule.mode == YK_MODE_allreduce ? 0 : s->crew.rule.owners;
     struct yk_portion *p = calloc(workers, sizeof *p);
     if (p == NULL)
         return yk_fail_memory(e, workers * sizeof *p);
@@ -151,7 +163,8 @@ static yk_code share(struct yk_session *s, const struct card *card, struct yk_er
 yk_code yk_meet(struct yk_session *s, yk_code rc, struct yk_error *e)
 {
     int size = s->job.mpi.size;
-    if (!s->job.joined || size == 1 || s->job.mpi.replacement) /* who comes later was told everything */
+    if (!s->job.joined || size == 1 ||
+        s->job.mpi.replacement) /* who comes later was told everything */
         return rc;
     struct card mine, *all = calloc((size_t)size, sizeof *all);
     if (all == NULL && rc == YK_OK)
@@ -180,7 +193,9 @@ struct shared_config {
     char model[YK_NAME];
     char text[sizeof(((struct yk_error *)0)->text)];
     char hint[sizeof(((struct yk_error *)0)->hint)];
-    char config[6144 + 2 * YK_NET_TEXT]; /* as in config.json; a few dozen short options, and the text of a net */
+    char config
+        [6144 +
+         2 * YK_NET_TEXT]; /* as in config.json; a few dozen short options, and the text of a net */
 };
 
 yk_code yk_meet_config(struct yk_session *s, yk_code rc, struct yk_error *e)
@@ -188,7 +203,8 @@ yk_code yk_meet_config(struct yk_session *s, yk_code rc, struct yk_error *e)
     int size = s->job.mpi.size;
     if (!s->job.joined || size == 1 || s->job.mpi.replacement)
         return rc;
-    struct shared_config mine = {.code = rc, .done = s->already_done}, *all = calloc((size_t)size, sizeof *all);
+    struct shared_config mine = {.code = rc, .done = s->already_done},
+                         *all = calloc((size_t)size, sizeof *all);
     if (all == NULL)
         return yk_fail_memory(e, (size_t)size * sizeof *all);
     if (s->job.mpi.rank == 0 && rc == YK_OK) {
@@ -196,7 +212,8 @@ yk_code yk_meet_config(struct yk_session *s, yk_code rc, struct yk_error *e)
         char *text = json_dumps(config, JSON_COMPACT);
         json_decref(config);
         if (text == NULL || strlen(text) >= sizeof mine.config)
-            rc = mine.code = yk_fail(e, YK_USAGE, "the configuration of '%s' is too long to be shared", s->run.dir);
+            rc = mine.code = yk_fail(
+                e, YK_USAGE, "the configuration of '%s' is too long to be shared", s->run.dir);
         else
             snprintf(mine.config, sizeof mine.config, "%s", text);
         snprintf(mine.model, sizeof mine.model, "%s", s->model_name);
@@ -220,8 +237,9 @@ yk_code yk_meet_config(struct yk_session *s, yk_code rc, struct yk_error *e)
         snprintf(s->model_name, sizeof s->model_name, "%s", all[0].model);
         s->already_done = all[0].done;
         json_t *config = json_loads(all[0].config, 0, NULL);
-        rc = config != NULL ? yk_opts_load(&s->opts, config, "config.json", YK_RESUMED, 0, e)
-                            : yk_fail(e, YK_DATA, "rank 0 sent a configuration that cannot be read");
+        rc = config != NULL
+                 ? yk_opts_load(&s->opts, config, "config.json", YK_RESUMED, 0, e)
+                 : yk_fail(e, YK_DATA, "rank 0 sent a configuration that cannot be read");
         json_decref(config);
     }
     free(all);

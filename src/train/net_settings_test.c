@@ -41,9 +41,13 @@ static void test_settings(void **state)
         {"train mirror x", "x.net:5:1: 'mirror' is no option that a net may set"},
     };
     assert_int_equal(check("", &e), YK_OK);
-    assert_int_equal(check("train batch 64 lr 0.05 optimizer momentum\ntrain eval-every 20000ex schedule cosine:10", &e), YK_OK);
+    assert_int_equal(check("train batch 64 lr 0.05 optimizer momentum\ntrain eval-every 20000ex "
+                           "schedule cosine:10",
+                           &e),
+                     YK_OK);
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
-        if (check(CASES[i].train, &e) != YK_USAGE || strncmp(e.text, CASES[i].want, strlen(CASES[i].want)) != 0)
+        if (check(CASES[i].train, &e) != YK_USAGE ||
+            strncmp(e.text, CASES[i].want, strlen(CASES[i].want)) != 0)
             fail_msg("%s\n    says '%s'\n    not  '%s'", CASES[i].train, e.text, CASES[i].want);
     }
     check("train batsh 64", &e);
@@ -66,6 +70,7 @@ static void test_shipped(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_settings), cmocka_unit_test(test_shipped)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_settings),
+                                       cmocka_unit_test(test_shipped)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

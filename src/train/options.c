@@ -17,42 +17,53 @@
 #define MODEL_VERBS (YK_VERB(train) | YK_VERB(eval) | YK_VERB(predict))
 #define ROWS (MODEL_VERBS | YK_VERB(data))
 #define MATMUL YK_VERB(matmul)
-#define ALL (MATMUL | MODEL_VERBS | YK_VERB(export) | YK_VERB(data) | YK_VERB(net) | YK_VERB(netcheck) | YK_VERB(testbed))
+#define ALL                                                                                        \
+    (MATMUL | MODEL_VERBS | YK_VERB(export) | YK_VERB(data) | YK_VERB(net) | YK_VERB(netcheck) |   \
+     YK_VERB(testbed))
 #define AT(f) offsetof(struct yk_options, f)
 #define FEW 1e6
 #define OR_NAME(name) "|" #name
 #define OPTIMIZER_NAMES (&(YK_OPTIMIZERS(OR_NAME))[1]) /* "sgd|momentum|..." from the one list */
-#define MANY 9e15                                      /* integers up to here are exact in a double */
+#define MANY 9e15 /* integers up to here are exact in a double */
 
 const struct yk_opt yk_option_table[] = {
     /* name, letter, type, verbs, field, default, min, max, choices, meta, flags, help */
     {"data", 0, YK_OPT_TEXT, MODEL_VERBS, AT(data), NULL, 0, 0, NULL, "DATA", 0,
-     "mnist, fashion-mnist, IDX or CIFAR-10 files, class folders of JPEG files, fake:HxWxC:CLASSES[:ROWS[:SEED]]; "
+     "mnist, fashion-mnist, IDX or CIFAR-10 files, class folders of JPEG files, "
+     "fake:HxWxC:CLASSES[:ROWS[:SEED]]; "
      "logreg: files of sparse rows (a,b,c), a folder, - or synth-criteo:ROWS"},
     {"test-data", 0, YK_OPT_TEXT, MODEL_VERBS, AT(test_data), NULL, 0, 0, NULL, "DATA", 0,
      "evaluate on this instead of the test part of --data"},
     {"holdout", 0, YK_OPT_REAL, TRAIN, AT(holdout), NULL, 1e-6, 0.9, NULL, "X", 0,
-     "logreg, class folders: evaluate on this share of the rows, evenly spread, and train on the others"},
-    {"test-batch", 0, YK_OPT_INT, MODEL_VERBS, AT(test_batch), "1024", 1, FEW, NULL, "N", YK_OPT_ON_RESUME,
-     "examples that are evaluated at a time: bounds the memory of evaluation"},
+     "logreg, class folders: evaluate on this share of the rows, evenly spread, and train on the "
+     "others"},
+    {"test-batch", 0, YK_OPT_INT, MODEL_VERBS, AT(test_batch), "1024", 1, FEW, NULL, "N",
+     YK_OPT_ON_RESUME, "examples that are evaluated at a time: bounds the memory of evaluation"},
     {"shuffle-buffer", 0, YK_OPT_INT, TRAIN, AT(shuffle_buffer), NULL, 1, 4e9, NULL, "N", 0,
      "shuffle within windows of N rows of the file; 1: file order (default: all rows together)"},
     {"data-local", 0, YK_OPT_FLAG, TRAIN, AT(data_local), NULL, 0, 0, NULL, "", 0,
-     "each host trains on its own files: --data is what they are called there, %h in it the host's name"},
-    {"augment", 0, YK_OPT_CHOICE, TRAIN, AT(augment), "both", 0, 0, "none|crop|flip|both", "WHAT", 0,
+     "each host trains on its own files: --data is what they are called there, %h in it the host's "
+     "name"},
+    {"augment", 0, YK_OPT_CHOICE, TRAIN, AT(augment), "both", 0, 0, "none|crop|flip|both", "WHAT",
+     0,
      "class folders: crop photos at a random place for training, flip half of them, both or none"},
     {"progressive", 0, YK_OPT_FLAG, TRAIN, AT(progressive), NULL, 0, 0, NULL, "", YK_OPT_ON_RESUME,
-     "say the loss on rows before they are learnt, at 1, 2, 4, 8, ... rows (logreg: unless there is test data)"},
+     "say the loss on rows before they are learnt, at 1, 2, 4, 8, ... rows (logreg: unless there "
+     "is test data)"},
     {"batch", 'b', YK_OPT_INT, TRAIN, AT(batch), NULL, 1, FEW, NULL, "N", 0, "examples a step"},
     {"global-batch", 0, YK_OPT_INT, TRAIN, AT(global_batch), NULL, 1, FEW, NULL, "N", 0,
      "examples of one synchronous step over all workers, instead of --batch"},
     {"seed", 0, YK_OPT_INT, TRAIN | YK_VERB(data) | MATMUL, AT(seed), "1", 0, MANY, NULL, "N", 0,
-     "for the shuffle and for starting values (data synth: for the rows and the true model; matmul: for --n)"},
+     "for the shuffle and for starting values (data synth: for the rows and the true model; "
+     "matmul: for --n)"},
 
-    {"mode", 'm', YK_OPT_CHOICE, TRAIN, AT(mode), NULL, 0, 0, "local|sync|async|ssp|allreduce", "MODE", YK_OPT_ON_RESUME,
+    {"mode", 'm', YK_OPT_CHOICE, TRAIN, AT(mode), NULL, 0, 0, "local|sync|async|ssp|allreduce",
+     "MODE", YK_OPT_ON_RESUME,
      "local, sync, async, ssp or allreduce (default: local for one worker, else sync)"},
-    {"workers", 'w', YK_OPT_INT, TRAIN | YK_VERB(netcheck) | MATMUL, AT(workers), NULL, 1, 1024, NULL, "N", YK_OPT_ON_RESUME,
-     "workers: threads of this process, or processes with --hosts, mpirun or srun (matmul, netcheck: processes)"},
+    {"workers", 'w', YK_OPT_INT, TRAIN | YK_VERB(netcheck) | MATMUL, AT(workers), NULL, 1, 1024,
+     NULL, "N", YK_OPT_ON_RESUME,
+     "workers: threads of this process, or processes with --hosts, mpirun or srun (matmul, "
+     "netcheck: processes)"},
     {"ps", 0, YK_OPT_INT, TRAIN, AT(ps), NULL, 1, 256, NULL, "N", YK_OPT_ON_RESUME,
      "parameter servers, each the owner of one contiguous part (default 1)"},
     {"backup", 0, YK_OPT_INT, TRAIN, AT(backup), NULL, 0, 1023, NULL, "N", YK_OPT_ON_RESUME,
@@ -60,20 +71,25 @@ const struct yk_opt yk_option_table[] = {
     {"staleness", 0, YK_OPT_INT, TRAIN, AT(staleness), NULL, 0, FEW, NULL, "S", YK_OPT_ON_RESUME,
      "ssp: batches that a worker may be ahead of the slowest (default 3)"},
     {"shards", 0, YK_OPT_INT, TRAIN, AT(shards), NULL, 1, 4096, NULL, "V", 0,
-     "parts of a global batch; the same V gives the same bits for any number of workers (default: the workers)"},
-    {"hosts", 'H', YK_OPT_TEXT, TRAIN | YK_VERB(netcheck) | YK_VERB(testbed) | MATMUL, AT(hosts), NULL, 0, 0, NULL, "LIST",
-     YK_OPT_ON_RESUME, "a worker on each of these hosts: a,b,c or a:2,b (testbed: how many hosts to make)"},
-    {"hostfile", 0, YK_OPT_TEXT, TRAIN | YK_VERB(netcheck) | MATMUL, AT(hostfile), NULL, 0, 0, NULL, "FILE", YK_OPT_ON_RESUME,
-     "the same from a file, 'host slots=n' a line"},
+     "parts of a global batch; the same V gives the same bits for any number of workers (default: "
+     "the workers)"},
+    {"hosts", 'H', YK_OPT_TEXT, TRAIN | YK_VERB(netcheck) | YK_VERB(testbed) | MATMUL, AT(hosts),
+     NULL, 0, 0, NULL, "LIST", YK_OPT_ON_RESUME,
+     "a worker on each of these hosts: a,b,c or a:2,b (testbed: how many hosts to make)"},
+    {"hostfile", 0, YK_OPT_TEXT, TRAIN | YK_VERB(netcheck) | MATMUL, AT(hostfile), NULL, 0, 0, NULL,
+     "FILE", YK_OPT_ON_RESUME, "the same from a file, 'host slots=n' a line"},
     {"ps-hosts", 0, YK_OPT_TEXT, TRAIN, AT(ps_hosts), NULL, 0, 0, NULL, "LIST", YK_OPT_ON_RESUME,
      "hosts of the parameter servers (default: the first of --hosts)"},
     {"compress", 0, YK_OPT_TEXT, TRAIN, AT(compress), "none", 0, 0, NULL, "HOW", YK_OPT_ON_RESUME,
-     "between processes: none, bf16, fp16, int8, or topk:F, the share F of gradients that is largest; what is lost is sent "
+     "between processes: none, bf16, fp16, int8, or topk:F, the share F of gradients that is "
+     "largest; what is lost is sent "
      "later"},
-    {"heartbeat", 0, YK_OPT_REAL, TRAIN, AT(heartbeat), NULL, 0.2, 3600, NULL, "X", YK_OPT_ON_RESUME,
+    {"heartbeat", 0, YK_OPT_REAL, TRAIN, AT(heartbeat), NULL, 0.2, 3600, NULL, "X",
+     YK_OPT_ON_RESUME,
      "seconds of silence after which a worker is lost (default: 2 on one host, else 5)"},
-    {"on-worker-loss", 0, YK_OPT_CHOICE, TRAIN, AT(on_worker_loss), "continue", 0, 0, "continue|replace|restart|fail", "WHAT",
-     YK_OPT_ON_RESUME, "continue without it, replace it, restart from the checkpoint, or fail"},
+    {"on-worker-loss", 0, YK_OPT_CHOICE, TRAIN, AT(on_worker_loss), "continue", 0, 0,
+     "continue|replace|restart|fail", "WHAT", YK_OPT_ON_RESUME,
+     "continue without it, replace it, restart from the checkpoint, or fail"},
     {"restarts", 0, YK_OPT_INT, TRAIN, AT(restarts), "0", 0, 1000, NULL, "N", YK_OPT_ON_RESUME,
      "after a loss that ends the job start again from the checkpoint, at most N times"},
 
@@ -81,16 +97,21 @@ const struct yk_opt yk_option_table[] = {
      "how gradients change parameters"},
     {"lr", 0, YK_OPT_REAL, TRAIN, AT(lr), NULL, 1e-12, 1e6, NULL, "X", 0,
      "learning rate; if none is given, the model's for its own optimizer, else the optimizer's"},
-    {"momentum", 0, YK_OPT_REAL, TRAIN, AT(momentum), "0.9", 0, 0.999999, NULL, "X", 0, "mu of momentum, beta1 of adam"},
-    {"beta2", 0, YK_OPT_REAL, TRAIN, AT(beta2), "0.999", 0, 0.999999, NULL, "X", 0, "decay of adam's second moment"},
-    {"eps", 0, YK_OPT_REAL, TRAIN, AT(eps), "1e-8", 1e-30, 1, NULL, "X", 0, "keeps adagrad and adam from dividing by zero"},
+    {"momentum", 0, YK_OPT_REAL, TRAIN, AT(momentum), "0.9", 0, 0.999999, NULL, "X", 0,
+     "mu of momentum, beta1 of adam"},
+    {"beta2", 0, YK_OPT_REAL, TRAIN, AT(beta2), "0.999", 0, 0.999999, NULL, "X", 0,
+     "decay of adam's second moment"},
+    {"eps", 0, YK_OPT_REAL, TRAIN, AT(eps), "1e-8", 1e-30, 1, NULL, "X", 0,
+     "keeps adagrad and adam from dividing by zero"},
     {"l1", 0, YK_OPT_REAL, TRAIN, AT(l1), "0", 0, 1e6, NULL, "X", 0,
      "sgd, adagrad, ftrl: cost of a parameter's size; makes many of them zero"},
-    {"l2", 0, YK_OPT_REAL, TRAIN, AT(l2), "0", 0, 1e6, NULL, "X", 0, "half the cost of a parameter's square (weight decay)"},
+    {"l2", 0, YK_OPT_REAL, TRAIN, AT(l2), "0", 0, 1e6, NULL, "X", 0,
+     "half the cost of a parameter's square (weight decay)"},
     {"ftrl-beta", 0, YK_OPT_REAL, TRAIN, AT(ftrl_beta), "1", 1e-6, 1e6, NULL, "X", 0,
      "beta of ftrl: the larger, the slower it begins"},
     {"schedule", 0, YK_OPT_TEXT, TRAIN, AT(schedule), "constant", 0, 0, NULL, "SHAPE", 0,
-     "rate over steps: constant, staircase:RATE:STEPS, stairs:N:FALL:STEPS, exponential:RATE:STEPS, cosine:STEPS[:LAST], "
+     "rate over steps: constant, staircase:RATE:STEPS, stairs:N:FALL:STEPS, "
+     "exponential:RATE:STEPS, cosine:STEPS[:LAST], "
      "warmup:STEPS,SHAPE"},
     {"weight-decay", 0, YK_OPT_REAL, TRAIN, AT(weight_decay), "0", 0, 1e6, NULL, "X", 0,
      "sgd, momentum, adagrad, adam: add X times the parameter to its gradient"},
@@ -105,40 +126,45 @@ const struct yk_opt yk_option_table[] = {
     {"clip", 0, YK_OPT_REAL, TRAIN, AT(clip), NULL, 1e-12, 1e12, NULL, "X", 0,
      "limit each number of the mean gradient to between -X and X"},
     {"init", 0, YK_OPT_CHOICE, TRAIN, AT(init), "auto", 0, 0, "auto|he|glorot", "NAME", 0,
-     "nets: starting weights of layers whose line does not say it (auto: he before relu, else glorot)"},
+     "nets: starting weights of layers whose line does not say it (auto: he before relu, else "
+     "glorot)"},
 
-    {"steps", 0, YK_OPT_INT, TRAIN, AT(steps), NULL, 1, MANY, NULL, "N", YK_OPT_ON_RESUME | YK_OPT_STOP,
-     "stop after N global steps"},
-    {"epochs", 0, YK_OPT_INT, TRAIN, AT(epochs), NULL, 1, MANY, NULL, "N", YK_OPT_ON_RESUME | YK_OPT_STOP,
-     "stop after N passes over the data"},
-    {"target-loss", 0, YK_OPT_REAL, TRAIN, AT(target_loss), NULL, 1e-12, 1e6, NULL, "X", YK_OPT_ON_RESUME | YK_OPT_STOP,
-     "stop when the test loss is X or less"},
-    {"target-accuracy", 0, YK_OPT_REAL, TRAIN, AT(target_accuracy), NULL, 1e-6, 1, NULL, "X", YK_OPT_ON_RESUME | YK_OPT_STOP,
-     "stop when the test accuracy is X or more (a fraction)"},
-    {"max-seconds", 0, YK_OPT_REAL, TRAIN, AT(max_seconds), NULL, 1e-3, 1e9, NULL, "X", YK_OPT_ON_RESUME | YK_OPT_STOP,
-     "stop after X seconds of training by this start"},
+    {"steps", 0, YK_OPT_INT, TRAIN, AT(steps), NULL, 1, MANY, NULL, "N",
+     YK_OPT_ON_RESUME | YK_OPT_STOP, "stop after N global steps"},
+    {"epochs", 0, YK_OPT_INT, TRAIN, AT(epochs), NULL, 1, MANY, NULL, "N",
+     YK_OPT_ON_RESUME | YK_OPT_STOP, "stop after N passes over the data"},
+    {"target-loss", 0, YK_OPT_REAL, TRAIN, AT(target_loss), NULL, 1e-12, 1e6, NULL, "X",
+     YK_OPT_ON_RESUME | YK_OPT_STOP, "stop when the test loss is X or less"},
+    {"target-accuracy", 0, YK_OPT_REAL, TRAIN, AT(target_accuracy), NULL, 1e-6, 1, NULL, "X",
+     YK_OPT_ON_RESUME | YK_OPT_STOP, "stop when the test accuracy is X or more (a fraction)"},
+    {"max-seconds", 0, YK_OPT_REAL, TRAIN, AT(max_seconds), NULL, 1e-3, 1e9, NULL, "X",
+     YK_OPT_ON_RESUME | YK_OPT_STOP, "stop after X seconds of training by this start"},
 
     {"eval-every", 0, YK_OPT_EVERY, TRAIN, AT(eval_every), "100", 0, 0, NULL, "N", YK_OPT_ON_RESUME,
      "evaluate every N steps, Nex examples or Ns seconds"},
-    {"checkpoint-every", 0, YK_OPT_EVERY, TRAIN, AT(checkpoint_every), "10s", 0, 0, NULL, "N", YK_OPT_ON_RESUME,
-     "save every N steps, Nex examples or Ns seconds (and at the end)"},
-    {"keep", 0, YK_OPT_INT, TRAIN, AT(keep), "3", 1, 1e6, NULL, "N", YK_OPT_ON_RESUME, "checkpoints to keep"},
+    {"checkpoint-every", 0, YK_OPT_EVERY, TRAIN, AT(checkpoint_every), "10s", 0, 0, NULL, "N",
+     YK_OPT_ON_RESUME, "save every N steps, Nex examples or Ns seconds (and at the end)"},
+    {"keep", 0, YK_OPT_INT, TRAIN, AT(keep), "3", 1, 1e6, NULL, "N", YK_OPT_ON_RESUME,
+     "checkpoints to keep"},
     {"run", 0, YK_OPT_TEXT, TRAIN, AT(run), NULL, 0, 0, NULL, "DIR", YK_OPT_TRANSIENT,
      "the run's folder (default: a new one below runs/, to which runs/latest then links)"},
     {"resume", 0, YK_OPT_TEXT, TRAIN, AT(resume), NULL, 0, 0, NULL, "RUN", YK_OPT_TRANSIENT,
      "go on with RUN, in RUN, from its last checkpoint"},
 
-    {"threads", 't', YK_OPT_INT, MODEL_VERBS | YK_VERB(data) | MATMUL, AT(threads), NULL, 1, 256, NULL, "N", YK_OPT_ON_RESUME,
-     "compute threads (default: one per core)"},
-    {"isa", 0, YK_OPT_CHOICE, MODEL_VERBS, AT(isa), "auto", 0, 0, "auto" YK_ISAS(OR_NAME), "NAME", YK_OPT_ON_RESUME,
-     "instruction set; the same one gives the same bits on other machines"},
+    {"threads", 't', YK_OPT_INT, MODEL_VERBS | YK_VERB(data) | MATMUL, AT(threads), NULL, 1, 256,
+     NULL, "N", YK_OPT_ON_RESUME, "compute threads (default: one per core)"},
+    {"isa", 0, YK_OPT_CHOICE, MODEL_VERBS, AT(isa), "auto", 0, 0, "auto" YK_ISAS(OR_NAME), "NAME",
+     YK_OPT_ON_RESUME, "instruction set; the same one gives the same bits on other machines"},
     {"engine", 0, YK_OPT_TEXT, TRAIN, AT(engine), "auto", 0, 0, NULL, "NAME", YK_OPT_ON_RESUME,
-     "what computes a net: onednn, lanes, lanes:4 (only its first 4 layers), auto: what is fastest here; bits depend on it"},
+     "what computes a net: onednn, lanes, lanes:4 (only its first 4 layers), auto: what is fastest "
+     "here; bits depend on it"},
     {"label-smoothing", 0, YK_OPT_REAL, TRAIN, AT(label_smoothing), "0", 0, 0.9, NULL, "X", 0,
      "nets: take X of the label's weight and give it to all classes evenly"},
-    {"net", 0, YK_OPT_TEXT, TRAIN, AT(net), NULL, 0, 0, NULL, "TEXT", 0, "kept by a run: what its .net file said"},
+    {"net", 0, YK_OPT_TEXT, TRAIN, AT(net), NULL, 0, 0, NULL, "TEXT", 0,
+     "kept by a run: what its .net file said"},
 
-    {"format", 0, YK_OPT_CHOICE, ROWS, AT(format), NULL, 0, 0, &(YK_ROW_FORMATS(OR_NAME) "|cache")[1], "FORMAT", 0,
+    {"format", 0, YK_OPT_CHOICE, ROWS, AT(format), NULL, 0, 0,
+     &(YK_ROW_FORMATS(OR_NAME) "|cache")[1], "FORMAT", 0,
      "of sparse rows (default: told from their beginning)"},
     {"hash-bits", 0, YK_OPT_INT, ROWS, AT(hash_bits), NULL, 1, 31, NULL, "N", 0,
      "hash the keys of rows to N bits (default: keys as they are; names, in criteo and vw, to 22)"},
@@ -150,43 +176,52 @@ const struct yk_opt yk_option_table[] = {
      "tfrecord: the feature that has the keys"},
     {"value-name", 0, YK_OPT_TEXT, ROWS, AT(value_name), "value", 0, 0, NULL, "NAME", 0,
      "tfrecord: the feature that has the values; if a row has none, all are 1"},
-    {"rows", 0, YK_OPT_INT, YK_VERB(data), AT(rows), NULL, 1, 4e9, NULL, "N", 0, "synth: rows to make"},
-    {"features", 0, YK_OPT_INT, TRAIN | YK_VERB(data), AT(features), NULL, 1, 4294967001, NULL, "N", 0,
-     "logreg: weights to have (default: as many as the data needs); synth: keys to share out (33762578)"},
+    {"rows", 0, YK_OPT_INT, YK_VERB(data), AT(rows), NULL, 1, 4e9, NULL, "N", 0,
+     "synth: rows to make"},
+    {"features", 0, YK_OPT_INT, TRAIN | YK_VERB(data), AT(features), NULL, 1, 4294967001, NULL, "N",
+     0,
+     "logreg: weights to have (default: as many as the data needs); synth: keys to share out "
+     "(33762578)"},
 
-    {"output", 'o', YK_OPT_TEXT, YK_VERB(predict) | YK_VERB(export) | YK_VERB(data) | MATMUL, AT(output), NULL, 0, 0, NULL,
-     "FILE", YK_OPT_TRANSIENT, "where to write (predict: standard output if left out)"},
+    {"output", 'o', YK_OPT_TEXT, YK_VERB(predict) | YK_VERB(export) | YK_VERB(data) | MATMUL,
+     AT(output), NULL, 0, 0, NULL, "FILE", YK_OPT_TRANSIENT,
+     "where to write (predict: standard output if left out)"},
     {"to", 0, YK_OPT_CHOICE, YK_VERB(export) | YK_VERB(data), AT(to), "npz", 0, 0,
      "npz|onnx|text" YK_ROW_FORMATS(OR_NAME) "|cache", "FORMAT", YK_OPT_TRANSIENT,
      "what to write (export: npz, onnx or text; data: rows, if FILE's name does not say it)"},
     {"mirror", 0, YK_OPT_TEXT, YK_VERB(data), AT(mirror), NULL, 0, 0, NULL, "URL", 0,
      "fetch from URL/<file>.gz and from nowhere else"},
-    {"n", 0, YK_OPT_INT, MATMUL, AT(n), NULL, 1, 4e6, NULL, "N", 0, "multiply two N x N matrices that are made from --seed"},
+    {"n", 0, YK_OPT_INT, MATMUL, AT(n), NULL, 1, 4e6, NULL, "N", 0,
+     "multiply two N x N matrices that are made from --seed"},
     {"trace", 0, YK_OPT_FLAG, MATMUL, AT(trace), NULL, 0, 0, NULL, "", 0,
      "only the trace of the product; it is added up without making one"},
-    {"full", 0, YK_OPT_FLAG, MATMUL, AT(full), NULL, 0, 0, NULL, "", 0, "with --trace: make the product, and take its trace"},
+    {"full", 0, YK_OPT_FLAG, MATMUL, AT(full), NULL, 0, 0, NULL, "", 0,
+     "with --trace: make the product, and take its trace"},
     {"memory", 0, YK_OPT_INT, MATMUL, AT(memory), NULL, 152, 1e7, NULL, "MB", 0,
      "what a process may use (default: its share of 60 % of what its host has free)"},
     {"bandwidth", 0, YK_OPT_TEXT, YK_VERB(testbed), AT(bandwidth), NULL, 0, 0, NULL, "RATE", 0,
      "of every host's link: 1.8gbit, 100mbit (default: as fast as it goes)"},
     {"slow", 0, YK_OPT_TEXT, YK_VERB(testbed), AT(slow), NULL, 0, 0, NULL, "HOST:X,...", 0,
      "give a host only this part of a core: n2:0.3"},
-    {"slow-link", 0, YK_OPT_TEXT, YK_VERB(testbed), AT(slow_link), NULL, 0, 0, NULL, "HOST:RATE,...", 0,
-     "give a host a link of its own rate: n2:100mbit"},
-    {"man", 0, YK_OPT_FLAG, YK_VERB(help), AT(man), NULL, 0, 0, NULL, "", YK_OPT_TRANSIENT, "print the manual page (roff)"},
-    {"completion", 0, YK_OPT_CHOICE, YK_VERB(help), AT(completion), NULL, 0, 0, "bash|zsh|fish", "SHELL", YK_OPT_TRANSIENT,
-     "print the completion script of a shell"},
+    {"slow-link", 0, YK_OPT_TEXT, YK_VERB(testbed), AT(slow_link), NULL, 0, 0, NULL,
+     "HOST:RATE,...", 0, "give a host a link of its own rate: n2:100mbit"},
+    {"man", 0, YK_OPT_FLAG, YK_VERB(help), AT(man), NULL, 0, 0, NULL, "", YK_OPT_TRANSIENT,
+     "print the manual page (roff)"},
+    {"completion", 0, YK_OPT_CHOICE, YK_VERB(help), AT(completion), NULL, 0, 0, "bash|zsh|fish",
+     "SHELL", YK_OPT_TRANSIENT, "print the completion script of a shell"},
 
-    {"config", 0, YK_OPT_TEXT, ALL, AT(config), NULL, 0, 0, NULL, "FILE", YK_OPT_TRANSIENT | YK_OPT_SHARED,
-     "read options from FILE too, over ./yoke.ini"},
-    {"json", 0, YK_OPT_FLAG, YK_VERB(train) | YK_VERB(eval) | YK_VERB(data) | YK_VERB(net) | YK_VERB(netcheck) | MATMUL, AT(json),
-     NULL, 0, 0, NULL, "", YK_OPT_TRANSIENT | YK_OPT_SHARED, "print the result as one JSON object"},
-    {"quiet", 'q', YK_OPT_FLAG, ALL, AT(quiet), NULL, 0, 0, NULL, "", YK_OPT_TRANSIENT | YK_OPT_SHARED,
-     "no progress, only warnings and the result"},
-    {"verbose", 'v', YK_OPT_FLAG, TRAIN | YK_VERB(netcheck) | YK_VERB(testbed) | MATMUL, AT(verbose), NULL, 0, 0, NULL, "",
-     YK_OPT_TRANSIENT | YK_OPT_SHARED, "say more"},
-    {"dry-run", 0, YK_OPT_FLAG, TRAIN | MATMUL, AT(dry_run), NULL, 0, 0, NULL, "", YK_OPT_TRANSIENT | YK_OPT_SHARED,
-     "check everything, show the plan, and stop there"},
+    {"config", 0, YK_OPT_TEXT, ALL, AT(config), NULL, 0, 0, NULL, "FILE",
+     YK_OPT_TRANSIENT | YK_OPT_SHARED, "read options from FILE too, over ./yoke.ini"},
+    {"json", 0, YK_OPT_FLAG,
+     YK_VERB(train) | YK_VERB(eval) | YK_VERB(data) | YK_VERB(net) | YK_VERB(netcheck) | MATMUL,
+     AT(json), NULL, 0, 0, NULL, "", YK_OPT_TRANSIENT | YK_OPT_SHARED,
+     "print the result as one JSON object"},
+    {"quiet", 'q', YK_OPT_FLAG, ALL, AT(quiet), NULL, 0, 0, NULL, "",
+     YK_OPT_TRANSIENT | YK_OPT_SHARED, "no progress, only warnings and the result"},
+    {"verbose", 'v', YK_OPT_FLAG, TRAIN | YK_VERB(netcheck) | YK_VERB(testbed) | MATMUL,
+     AT(verbose), NULL, 0, 0, NULL, "", YK_OPT_TRANSIENT | YK_OPT_SHARED, "say more"},
+    {"dry-run", 0, YK_OPT_FLAG, TRAIN | MATMUL, AT(dry_run), NULL, 0, 0, NULL, "",
+     YK_OPT_TRANSIENT | YK_OPT_SHARED, "check everything, show the plan, and stop there"},
 };
 
 const size_t yk_option_count = sizeof yk_option_table / sizeof yk_option_table[0];
@@ -250,7 +285,8 @@ yk_code yk_options_model(struct yk_opts *o, const char *const *defaults, struct 
         if (!yk_opts_given(o, defaults[i]) && !(length && ends) && !(rate && !own_optimizer))
             rc = yk_opts_set(o, defaults[i], defaults[i + 1], YK_FROM_MODEL, e);
     }
-    const struct yk_optimizer_ops *optimizer = v->optimizer != NULL ? yk_optimizer_find(v->optimizer) : NULL;
+    const struct yk_optimizer_ops *optimizer =
+        v->optimizer != NULL ? yk_optimizer_find(v->optimizer) : NULL;
     if (rc == YK_OK && optimizer != NULL && v->lr == 0) {
         char text[32];
         snprintf(text, sizeof text, "%.17g", optimizer->lr);
@@ -274,16 +310,20 @@ static yk_code check_constants(const struct yk_opts *o, struct yk_error *e)
                      {"bias-momentum", "momentum"},
                      {"bias-weight-decay", "weight-decay"}};
     const struct yk_options *v = o->values;
-    const struct yk_optimizer_ops *optimizer = v->optimizer != NULL ? yk_optimizer_find(v->optimizer) : NULL;
+    const struct yk_optimizer_ops *optimizer =
+        v->optimizer != NULL ? yk_optimizer_find(v->optimizer) : NULL;
     for (size_t i = 0; optimizer != NULL && i < sizeof CONSTANTS / sizeof CONSTANTS[0]; i++)
-        if (yk_opts_typed(o, CONSTANTS[i].option) && !yk_choice_has(optimizer->uses, CONSTANTS[i].needs)) {
-            yk_fail(e, YK_USAGE, "--%s means nothing to --optimizer %s", CONSTANTS[i].option, optimizer->name);
+        if (yk_opts_typed(o, CONSTANTS[i].option) &&
+            !yk_choice_has(optimizer->uses, CONSTANTS[i].needs)) {
+            yk_fail(e, YK_USAGE, "--%s means nothing to --optimizer %s", CONSTANTS[i].option,
+                    optimizer->name);
             yk_hint(e, "'yoke help train' says which optimizer it is for");
             return YK_USAGE;
         }
     if ((v->weight_decay > 0 || v->bias_weight_decay > 0) && (v->l1 > 0 || v->l2 > 0)) {
         yk_fail(e, YK_USAGE, "--weight-decay and --%s exclude each other", v->l2 > 0 ? "l2" : "l1");
-        yk_hint(e, "--weight-decay is part of the gradient, --l1 and --l2 of sgd and adagrad act after it");
+        yk_hint(e, "--weight-decay is part of the gradient, --l1 and --l2 of sgd and adagrad act "
+                   "after it");
         return YK_USAGE;
     }
     return YK_OK;
@@ -320,7 +360,8 @@ yk_code yk_options_check(const struct yk_opts *o, uint32_t verb, struct yk_error
     if (verb == YK_VERB(export) && !models)
         return yk_fail(e, YK_USAGE, "'yoke export' writes npz, onnx or text, not %s", v->to);
     if (verb == YK_VERB(data) && models && yk_opts_typed(o, "to"))
-        return yk_fail(e, YK_USAGE, "'yoke data' writes libsvm, tfrecord, criteo, vw or cache, not %s", v->to);
+        return yk_fail(e, YK_USAGE,
+                       "'yoke data' writes libsvm, tfrecord, criteo, vw or cache, not %s", v->to);
     if (verb != YK_VERB(train))
         return YK_OK;
     struct yk_codec codec;

@@ -9,7 +9,8 @@
 #include "data/rows.h"
 
 /* The verbs, each a file of its own in cmd/: the one list. YK_VERB(train) is a verb's bit in the table. */
-#define YK_VERBS(X) X(train) X(eval) X(predict) X(export) X(data) X(matmul) X(net) X(netcheck) X(testbed) X(help)
+#define YK_VERBS(X)                                                                                \
+    X(train) X(eval) X(predict) X(export) X(data) X(matmul) X(net) X(netcheck) X(testbed) X(help)
 #define YK_VERB_INDEX(name) yk_verb_index_##name,
 enum yk_verb_index { YK_VERBS(YK_VERB_INDEX) yk_verb_count };
 #define YK_VERB(name) (1u << yk_verb_index_##name)

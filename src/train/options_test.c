@@ -66,9 +66,11 @@ static void test_table(void **state)
         for (const char *p = t->name; *p != '\0'; p++)
             assert_true(islower((unsigned char)*p) || *p == '-' || isdigit((unsigned char)*p));
         assert_true(strlen(t->name) <= 32); /* as far as 'did you mean' looks */
-        assert_true(t->help[0] != '\0' && t->help[strlen(t->help) - 1] != '.' && !isupper((unsigned char)t->help[0]));
+        assert_true(t->help[0] != '\0' && t->help[strlen(t->help) - 1] != '.' &&
+                    !isupper((unsigned char)t->help[0]));
         assert_true(t->verbs != 0 && t->verbs < 1u << yk_verb_count);
-        assert_int_equal(t->meta[0] == '\0', t->type == YK_OPT_FLAG); /* a flag shows no value, everything else does */
+        assert_int_equal(t->meta[0] == '\0',
+                         t->type == YK_OPT_FLAG); /* a flag shows no value, everything else does */
         assert_int_equal(t->choices != NULL, t->type == YK_OPT_CHOICE);
         if (t->type == YK_OPT_INT || t->type == YK_OPT_REAL)
             assert_true(t->min < t->max && t->max <= 9e15);
@@ -103,14 +105,16 @@ static void test_lists(void **state)
     (void)state;
     char names[256] = "";
     for (unsigned i = 0; yk_optimizer_at(i) != NULL; i++)
-        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i > 0 ? "|" : "", yk_optimizer_at(i)->name);
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i > 0 ? "|" : "",
+                 yk_optimizer_at(i)->name);
     assert_string_equal(option("optimizer")->choices, names);
     for (unsigned i = 0; yk_kernels_at(i) != NULL; i++)
         assert_true(yk_choice_has(option("isa")->choices, yk_kernels_at(i)->name));
     assert_true(yk_choice_has(option("isa")->choices, "auto"));
     names[0] = '\0';
     for (unsigned i = 0; i < YK_MODE_COUNT; i++)
-        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i > 0 ? "|" : "", yk_mode_name((enum yk_mode)i));
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i > 0 ? "|" : "",
+                 yk_mode_name((enum yk_mode)i));
     assert_string_equal(option("mode")->choices, names);
 
     static const char *const VERBS[] = {"train",  "eval", "predict",  "export",  "data",
@@ -209,7 +213,8 @@ static void test_round_trip(void **state)
         assert_string_equal(x, y);
         bool saved = (t->verbs & YK_VERB(train)) && !(t->flags & YK_OPT_TRANSIENT);
         assert_int_equal(json_object_get(j, t->name) != NULL, saved);
-        assert_true(!saved || t->value == NULL || strcmp(x, t->value) != 0); /* VALUE above has forgotten none */
+        assert_true(!saved || t->value == NULL ||
+                    strcmp(x, t->value) != 0); /* VALUE above has forgotten none */
         assert_true(!saved || yk_opts_given(&a.o, t->name));
     }
     json_decref(j);
@@ -233,7 +238,8 @@ static void test_files(void **state)
     assert_int_equal(yk_path(folder, NULL, "%s/config", (char *)*state), YK_OK);
     assert_int_equal(setenv("XDG_CONFIG_HOME", folder, 1), 0);
     rig_open(&r);
-    assert_int_equal(yk_options_files(&r.o, YK_VERB(train), &r.e), YK_OK); /* none of them is there */
+    assert_int_equal(yk_options_files(&r.o, YK_VERB(train), &r.e),
+                     YK_OK); /* none of them is there */
     yk_opts_release(&r.o);
 
     assert_int_equal(yk_mkdirs("config/yoke", NULL), YK_OK);
@@ -244,7 +250,8 @@ static void test_files(void **state)
     set(&r, "batch", "4");
     set(&r, "config", "my.ini");
     assert_int_equal(yk_options_files(&r.o, YK_VERB(train), &r.e), YK_OK);
-    assert_true(r.v.batch == 4 && r.v.lr == 3 && r.v.keep == 2 && r.v.seed == 11 && r.v.threads == 0);
+    assert_true(r.v.batch == 4 && r.v.lr == 3 && r.v.keep == 2 && r.v.seed == 11 &&
+                r.v.threads == 0);
     yk_opts_release(&r.o);
 
     rig_open(&r);
@@ -255,7 +262,8 @@ static void test_files(void **state)
 
     put("yoke.ini", "batch = 2\nbach = 2\n");
     rig_open(&r);
-    assert_int_equal(yk_options_files(&r.o, YK_VERB(eval), &r.e), YK_USAGE); /* a mistake is one for every verb */
+    assert_int_equal(yk_options_files(&r.o, YK_VERB(eval), &r.e),
+                     YK_USAGE); /* a mistake is one for every verb */
     assert_non_null(strstr(r.e.text, "'yoke.ini' line 2"));
     yk_opts_release(&r.o);
 
@@ -277,12 +285,16 @@ static void test_model_defaults(void **state)
     (void)state;
     static const char *const DEFAULTS[] = {"data", "mnist", "batch",  "100", "optimizer", "sgd",
                                            "lr",   "0.05",  "epochs", "10",  NULL};
-    static const char *const RULES[][2] = {
-        {"steps", "5"}, {"epochs", "2"}, {"target-loss", "0.1"}, {"target-accuracy", "0.9"}, {"max-seconds", "1"}};
+    static const char *const RULES[][2] = {{"steps", "5"},
+                                           {"epochs", "2"},
+                                           {"target-loss", "0.1"},
+                                           {"target-accuracy", "0.9"},
+                                           {"max-seconds", "1"}};
     struct rig r;
     rig_open(&r);
     assert_int_equal(yk_options_model(&r.o, DEFAULTS, &r.e), YK_OK);
-    assert_true(r.v.batch == 100 && r.v.lr == 0.05 && r.v.epochs == 10 && strcmp(r.v.optimizer, "sgd") == 0);
+    assert_true(r.v.batch == 100 && r.v.lr == 0.05 && r.v.epochs == 10 &&
+                strcmp(r.v.optimizer, "sgd") == 0);
     yk_opts_release(&r.o);
     for (size_t i = 0; i < 5; i++) {
         rig_open(&r);
@@ -306,12 +318,14 @@ static void test_model_defaults(void **state)
         assert_true(r.v.lr == 0.7);
         yk_opts_release(&r.o);
     }
-    static const char *const OWN[] = {"lr",    "0.3", "bias-lr", "0.6",
-                                      "steps", "20",  NULL}; /* of a net: counts before what all nets have */
+    static const char *const OWN[] = {
+        "lr",    "0.3", "bias-lr", "0.6",
+        "steps", "20",  NULL}; /* of a net: counts before what all nets have */
     rig_open(&r);
     assert_int_equal(yk_options_model(&r.o, OWN, &r.e), YK_OK);
     assert_int_equal(yk_options_model(&r.o, DEFAULTS, &r.e), YK_OK);
-    assert_true(r.v.lr == 0.3 && r.v.bias_lr == 0.6 && r.v.steps == 20 && r.v.epochs == 0 && r.v.batch == 100);
+    assert_true(r.v.lr == 0.3 && r.v.bias_lr == 0.6 && r.v.steps == 20 && r.v.epochs == 0 &&
+                r.v.batch == 100);
     assert_string_equal(r.v.optimizer, "sgd");
     yk_opts_release(&r.o);
     rig_open(&r);
@@ -320,10 +334,12 @@ static void test_model_defaults(void **state)
     assert_int_equal(yk_options_model(&r.o, DEFAULTS, &r.e), YK_OK);
     assert_true(r.v.lr == yk_optimizer_find("adam")->lr && r.v.bias_lr == 0 && r.v.steps == 20);
     yk_opts_release(&r.o);
-    for (unsigned i = 0; yk_model_at(i) != NULL; i++) { /* every real model's defaults are options with good values */
+    for (unsigned i = 0; yk_model_at(i) != NULL;
+         i++) { /* every real model's defaults are options with good values */
         rig_open(&r);
         assert_int_equal(yk_options_model(&r.o, yk_model_at(i)->defaults, &r.e), YK_OK);
-        assert_true(r.v.batch > 0 && r.v.lr > 0 && r.v.optimizer != NULL && (r.v.epochs > 0 || r.v.steps > 0));
+        assert_true(r.v.batch > 0 && r.v.lr > 0 && r.v.optimizer != NULL &&
+                    (r.v.epochs > 0 || r.v.steps > 0));
         yk_opts_release(&r.o);
     }
 }
@@ -344,22 +360,43 @@ static void test_check(void **state)
         {YK_VERB(train), {"optimizer", "l1"}, {"sgd", "0.1"}, NULL},
         {YK_VERB(train), {"optimizer", "l1"}, {"adagrad", "0.1"}, NULL},
         {YK_VERB(train), {"optimizer", "l1"}, {"ftrl", "0.1"}, NULL},
-        {YK_VERB(train), {"optimizer", "l1"}, {"adam", "0.1"}, "--l1 means nothing to --optimizer adam"},
-        {YK_VERB(train), {"optimizer", "l1"}, {"momentum", "0.1"}, "--l1 means nothing to --optimizer momentum"},
+        {YK_VERB(train),
+         {"optimizer", "l1"},
+         {"adam", "0.1"},
+         "--l1 means nothing to --optimizer adam"},
+        {YK_VERB(train),
+         {"optimizer", "l1"},
+         {"momentum", "0.1"},
+         "--l1 means nothing to --optimizer momentum"},
         {YK_VERB(train), {"optimizer", "l2"}, {"momentum", "0.1"}, NULL},
         {YK_VERB(train), {"optimizer", "l2"}, {"adam", "0.1"}, NULL},
         {YK_VERB(train), {"optimizer", "ftrl-beta"}, {"ftrl", "2"}, NULL},
         {YK_VERB(train), {"optimizer", "ftrl-beta"}, {"adam", "2"}, "--ftrl-beta means nothing"},
         {YK_VERB(train), {"optimizer", "eps"}, {"ftrl", "1e-4"}, "--eps means nothing"},
         {YK_VERB(train), {"optimizer", "weight-decay"}, {"momentum", "0.0005"}, NULL},
-        {YK_VERB(train), {"optimizer", "weight-decay"}, {"ftrl", "0.0005"}, "--weight-decay means nothing"},
-        {YK_VERB(train), {"optimizer", "bias-weight-decay"}, {"ftrl", "0"}, "--bias-weight-decay means nothing"},
+        {YK_VERB(train),
+         {"optimizer", "weight-decay"},
+         {"ftrl", "0.0005"},
+         "--weight-decay means nothing"},
+        {YK_VERB(train),
+         {"optimizer", "bias-weight-decay"},
+         {"ftrl", "0"},
+         "--bias-weight-decay means nothing"},
         {YK_VERB(train), {"optimizer", "bias-momentum"}, {"momentum", "0.5"}, NULL},
-        {YK_VERB(train), {"optimizer", "bias-momentum"}, {"sgd", "0.5"}, "--bias-momentum means nothing"},
+        {YK_VERB(train),
+         {"optimizer", "bias-momentum"},
+         {"sgd", "0.5"},
+         "--bias-momentum means nothing"},
         {YK_VERB(train), {"weight-decay", "l2"}, {"0.1", "0.1"}, "--weight-decay and --l2 exclude"},
-        {YK_VERB(train), {"bias-weight-decay", "l1"}, {"0.1", "0.1"}, "--weight-decay and --l1 exclude"},
+        {YK_VERB(train),
+         {"bias-weight-decay", "l1"},
+         {"0.1", "0.1"},
+         "--weight-decay and --l1 exclude"},
         {YK_VERB(train), {"bias-schedule"}, {"stairs:2:10:500"}, NULL},
-        {YK_VERB(train), {"bias-schedule"}, {"stairs:2"}, "--bias-schedule: 'stairs:2' is not a schedule"},
+        {YK_VERB(train),
+         {"bias-schedule"},
+         {"stairs:2"},
+         "--bias-schedule: 'stairs:2' is not a schedule"},
         {YK_VERB(train), {"compress"}, {"topk:0.01"}, NULL},
         {YK_VERB(train), {"compress"}, {"zip"}, "'zip' is no way to compress"},
         {YK_VERB(export), {NULL}, {NULL}, "needs -o FILE"},
@@ -374,7 +411,8 @@ static void test_check(void **state)
         rig_open(&r);
         for (int k = 0; k < 2 && CASES[i].name[k] != NULL; k++)
             set(&r, CASES[i].name[k], CASES[i].value[k]);
-        assert_int_equal(yk_options_check(&r.o, CASES[i].verb, &r.e), CASES[i].why ? YK_USAGE : YK_OK);
+        assert_int_equal(yk_options_check(&r.o, CASES[i].verb, &r.e),
+                         CASES[i].why ? YK_USAGE : YK_OK);
         assert_true(CASES[i].why == NULL || strstr(r.e.text, CASES[i].why) != NULL);
         yk_opts_release(&r.o);
     }

@@ -23,7 +23,8 @@ static void modes_text(unsigned modes, char *out, size_t cap)
     size_t n = 0;
     for (unsigned i = 0; i < YK_MODE_COUNT; i++)
         if (modes & 1u << i)
-            n += (size_t)snprintf(out + n, n < cap ? cap - n : 0, "%s%s", n > 0 ? " or " : "", yk_mode_name((enum yk_mode)i));
+            n += (size_t)snprintf(out + n, n < cap ? cap - n : 0, "%s%s", n > 0 ? " or " : "",
+                                  yk_mode_name((enum yk_mode)i));
 }
 
 static enum yk_mode mode_of(const struct yk_options *o)
@@ -65,28 +66,37 @@ yk_code yk_plan_check(const struct yk_opts *opts, struct yk_error *e)
         return YK_USAGE;
     }
     if (counted && backup >= o->workers) {
-        yk_fail(e, YK_USAGE, "--backup %lld leaves none of %lld workers to wait for", (long long)backup, (long long)o->workers);
+        yk_fail(e, YK_USAGE, "--backup %lld leaves none of %lld workers to wait for",
+                (long long)backup, (long long)o->workers);
         yk_hint(e, "a step takes workers - backups pushes");
         return YK_USAGE;
     }
     if (backup > 0 && yk_opts_typed(opts, "shards"))
-        return yk_fail(e, YK_USAGE, "--shards fixes every sum, --backup leaves it open which come: they exclude each other");
+        return yk_fail(e, YK_USAGE,
+                       "--shards fixes every sum, --backup leaves it open which come: they exclude "
+                       "each other");
     if (o->data_local && yk_opts_typed(opts, "shards"))
         return yk_fail(e, YK_USAGE,
-                       "--shards cuts the batch of all workers, with --data-local each has its own: they exclude each other");
+                       "--shards cuts the batch of all workers, with --data-local each has its "
+                       "own: they exclude each other");
     if (o->data_local && o->holdout > 0) {
-        yk_fail(e, YK_USAGE, "--holdout would leave test rows on every host, with --data-local nobody reads another's");
+        yk_fail(e, YK_USAGE,
+                "--holdout would leave test rows on every host, with --data-local nobody reads "
+                "another's");
         yk_hint(e, "name a test set with --test-data; the first rank reads it");
         return YK_USAGE;
     }
     if (o->data_local && o->on_worker_loss != NULL && strcmp(o->on_worker_loss, "replace") == 0) {
-        yk_fail(e, YK_USAGE, "--on-worker-loss replace may start the new worker on a host without the data of the lost one");
+        yk_fail(e, YK_USAGE,
+                "--on-worker-loss replace may start the new worker on a host without the data of "
+                "the lost one");
         yk_hint(e, "with --data-local: continue (while a host has a worker left), restart or fail");
         return YK_USAGE;
     }
-    if (counted && o->shards > 0 && !o->data_local && o->workers > o->shards && mode != YK_MODE_async && mode != YK_MODE_ssp &&
-        backup == 0) {
-        yk_fail(e, YK_USAGE, "%lld workers are more than --shards %lld", (long long)o->workers, (long long)o->shards);
+    if (counted && o->shards > 0 && !o->data_local && o->workers > o->shards &&
+        mode != YK_MODE_async && mode != YK_MODE_ssp && backup == 0) {
+        yk_fail(e, YK_USAGE, "%lld workers are more than --shards %lld", (long long)o->workers,
+                (long long)o->shards);
         yk_hint(e, "each worker needs a shard of the global batch");
         return YK_USAGE;
     }
@@ -121,16 +131,20 @@ static yk_code count(struct yk_session *s, struct yk_error *e)
         return YK_OK;
     }
     int64_t owners = mode == YK_MODE_allreduce || mode == YK_MODE_local ? 0 : o->ps > 0 ? o->ps : 1;
-    bool said = o->workers > 0 && (!s->resumed || yk_opts_typed(&s->opts, "workers")); /* a run that is resumed may get others */
+    bool said = o->workers > 0 &&
+                (!s->resumed ||
+                 yk_opts_typed(&s->opts, "workers")); /* a run that is resumed may get others */
     yk_code rc = !said && size > owners ? set_number(s, "workers", size - owners, e) : YK_OK;
     if (rc != YK_OK)
         return rc;
     if (mode == YK_MODE_local && size == 1)
         return YK_OK;
     if (o->workers + owners != size) {
-        yk_fail(e, YK_USAGE, "%lld worker%s and %lld parameter server%s make %lld processes, but %d were started",
-                (long long)o->workers, o->workers == 1 ? "" : "s", (long long)owners, owners == 1 ? "" : "s",
-                (long long)(o->workers + owners), size);
+        yk_fail(
+            e, YK_USAGE,
+            "%lld worker%s and %lld parameter server%s make %lld processes, but %d were started",
+            (long long)o->workers, o->workers == 1 ? "" : "s", (long long)owners,
+            owners == 1 ? "" : "s", (long long)(o->workers + owners), size);
         yk_hint(e, "leave out --workers, or start %lld", (long long)(o->workers + owners));
         return YK_USAGE;
     }
@@ -147,10 +161,12 @@ static yk_code size_batch(struct yk_session *s, struct yk_rule *r, struct yk_err
     }
     int64_t global = s->o.global_batch > 0 ? s->o.global_batch : batch * taken;
     if (global > 1000000)
-        return yk_fail(e, YK_USAGE, "a global batch of %lld examples is more than 1000000", (long long)global);
+        return yk_fail(e, YK_USAGE, "a global batch of %lld examples is more than 1000000",
+                       (long long)global);
     if (r->pooled && global % taken != 0)
-        return yk_fail(e, YK_USAGE, "--global-batch %lld is no multiple of the %lld pushes that make a step", (long long)global,
-                       (long long)taken);
+        return yk_fail(e, YK_USAGE,
+                       "--global-batch %lld is no multiple of the %lld pushes that make a step",
+                       (long long)global, (long long)taken);
     r->batch = (uint32_t)(r->pooled ? global / taken : global);
     yk_code rc = set_number(s, "global-batch", global, e);
     if (rc == YK_OK)
@@ -166,7 +182,8 @@ static yk_code check_threads(const struct yk_opts *opts, struct yk_error *e)
     for (size_t i = 0; i < sizeof PROCESSES / sizeof PROCESSES[0]; i++) {
         bool none = strcmp(PROCESSES[i], "compress") == 0 && strcmp(o->compress, "none") == 0;
         if (yk_opts_typed(opts, PROCESSES[i]) && !none) {
-            yk_fail(e, YK_USAGE, "--%s means nothing to workers that are threads of one process", PROCESSES[i]);
+            yk_fail(e, YK_USAGE, "--%s means nothing to workers that are threads of one process",
+                    PROCESSES[i]);
             yk_hint(e, "it is for processes: --hosts localhost:3 starts three");
             return YK_USAGE;
         }
@@ -227,7 +244,9 @@ yk_code yk_plan(struct yk_session *s, struct yk_error *e)
     r->pooled = each || s->o.backup > 0 || own;
     r->fresh = !each;
     bool alone = !s->job.joined || s->job.mpi.size == 1;
-    r->held = !each && (r->workers > 1 || (!alone && !r->sparse)); /* the only worker's, too, is applied bucket by bucket */
+    r->held =
+        !each && (r->workers > 1 ||
+                  (!alone && !r->sparse)); /* the only worker's, too, is applied bucket by bucket */
     if (r->pooled && !each)
         r->need = r->workers - (unsigned)s->o.backup;
     if (mode == YK_MODE_ssp)
@@ -235,7 +254,8 @@ yk_code yk_plan(struct yk_session *s, struct yk_error *e)
     if (!r->pooled)
         r->shards = s->o.shards > 0 ? (uint32_t)s->o.shards : r->workers;
     if (r->workers > r->shards && !r->pooled) {
-        yk_fail(e, YK_USAGE, "%u workers are more than the %u shards of this run", r->workers, r->shards);
+        yk_fail(e, YK_USAGE, "%u workers are more than the %u shards of this run", r->workers,
+                r->shards);
         yk_hint(e, "start with a larger --shards to be able to add workers later");
         return YK_USAGE;
     }

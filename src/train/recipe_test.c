@@ -15,7 +15,10 @@ static size_t trained(const char *options, float *flat, size_t most)
     return n;
 }
 
-enum { MOST = 1000, BIASES = 4 }; /* views are sorted by name: the biases come first, on a line of their own */
+enum {
+    MOST = 1000,
+    BIASES = 4
+}; /* views are sorted by name: the biases come first, on a line of their own */
 
 /* One step from zero: twice the rate moves the biases twice as far, and nothing else; a shape and a decay of their own likewise. */
 static void test_biases(void **state)
@@ -39,7 +42,8 @@ static void test_biases(void **state)
         }
         float first = plain[i], rest = second[i] - first; /* -lr (mu g1 + g2) */
         float g1 = -first / 0.01f, g2 = -rest / 0.01f - 0.9f * g1;
-        assert_true(fabsf(faster[i] - (first - 0.01f * (g2 + 3 * first))) < 1e-4f * fabsf(first) + 1e-6f);
+        assert_true(fabsf(faster[i] - (first - 0.01f * (g2 + 3 * first))) <
+                    1e-4f * fabsf(first) + 1e-6f);
         assert_true(fabsf(shaped[i] - (first + rest / 10)) < 1e-4f * fabsf(first) + 1e-6f);
     }
 }
@@ -54,7 +58,8 @@ static void test_clip(void **state)
     trained("steps=1 lr=1 clip=0.01", clipped, MOST);
     for (size_t i = 0; i < n; i++) {
         bool over = fabsf(plain[i]) > 0.01f;
-        assert_true(over ? fabsf(clipped[i] - copysignf(0.01f, plain[i])) < 1e-8f : clipped[i] == plain[i]);
+        assert_true(over ? fabsf(clipped[i] - copysignf(0.01f, plain[i])) < 1e-8f
+                         : clipped[i] == plain[i]);
         there += over;
         below += !over && plain[i] != 0;
     }
@@ -65,12 +70,14 @@ static void test_clip(void **state)
 static void test_bits(void **state)
 {
     (void)state;
-#define ALL                                                                                                                      \
-    "global-batch=120 shards=12 threads=1 optimizer=momentum lr=0.05 weight-decay=0.01 clip=0.02 bias-lr=0.1 "                   \
+#define ALL                                                                                        \
+    "global-batch=120 shards=12 threads=1 optimizer=momentum lr=0.05 weight-decay=0.01 clip=0.02 " \
+    "bias-lr=0.1 "                                                                                 \
     "bias-momentum=0.5 bias-weight-decay=0 schedule=staircase:0.5:4 bias-schedule=stairs:3:7:10 "
     char first[17], other[17];
     tiny_hash(ALL "steps=20", first);
-    static const char *const SAME[] = {ALL "steps=20 workers=3 mode=sync ps=2", ALL "steps=20 workers=4 mode=allreduce",
+    static const char *const SAME[] = {ALL "steps=20 workers=3 mode=sync ps=2",
+                                       ALL "steps=20 workers=4 mode=allreduce",
                                        ALL "steps=20 workers=1 mode=sync ps=3"};
     for (size_t i = 0; i < sizeof SAME / sizeof SAME[0]; i++) {
         tiny_hash(SAME[i], other);
@@ -79,8 +86,9 @@ static void test_bits(void **state)
     yk_session_close(tiny_train(ALL "steps=9 run=half"));
     tiny_hash("resume=half steps=20", other);
     assert_string_equal(first, other);
-    static const char *const OTHER[] = {
-        "clip=0.03", "bias-lr=0.11", "weight-decay=0.02", "bias-weight-decay=0.1", "bias-momentum=0.4", "bias-schedule=constant"};
+    static const char *const OTHER[] = {"clip=0.03",         "bias-lr=0.11",
+                                        "weight-decay=0.02", "bias-weight-decay=0.1",
+                                        "bias-momentum=0.4", "bias-schedule=constant"};
     for (size_t i = 0; i < sizeof OTHER / sizeof OTHER[0]; i++) {
         char options[512];
         snprintf(options, sizeof options, ALL "steps=20 %s", OTHER[i]);

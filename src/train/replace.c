@@ -32,7 +32,8 @@ static void add(struct words *w, const char *text)
 static void command_line(const struct yk_session *s, struct words *w)
 {
     char value[YK_PATH_MAX], name[80];
-    char *text = malloc(YK_NET_TEXT + 1); /* the longest value, and it may hold what is not a path */
+    char *text =
+        malloc(YK_NET_TEXT + 1); /* the longest value, and it may hold what is not a path */
     if (text == NULL) {
         w->failed = true;
         return;
@@ -45,7 +46,8 @@ static void command_line(const struct yk_session *s, struct words *w)
     for (size_t i = 0; i < s->opts.n; i++) {
         const struct yk_opt *t = &s->opts.table[i];
         bool sized = strcmp(t->name, "batch") == 0 && s->o.global_batch > 0; /* told by the other */
-        if (!(t->verbs & YK_VERB(train)) || (t->flags & YK_OPT_TRANSIENT) || !s->opts.given[i] || sized)
+        if (!(t->verbs & YK_VERB(train)) || (t->flags & YK_OPT_TRANSIENT) || !s->opts.given[i] ||
+            sized)
             continue;
         yk_opt_text(&s->opts, i, text, YK_NET_TEXT + 1);
         if (text[0] == '\0')
@@ -69,7 +71,8 @@ static void call(struct yk_session *s, unsigned worker)
                             .from = 0,
                             .to = (uint16_t)i,
                             .first = worker,
-                            .incarnation = s->crew.clock.incarnation + 1}; /* the new one's, at least */
+                            .incarnation =
+                                s->crew.clock.incarnation + 1}; /* the new one's, at least */
         if (i < c->owners || s->crew.clock.member[i - c->owners].alive)
             yk_comm_send(c, &n, NULL, 0, NULL);
     }
@@ -119,13 +122,14 @@ yk_code yk_crew_replace(struct yk_session *s)
         int rank = yk_comm_rank(c, endpoint);
         snprintf(s->job.host[endpoint], sizeof s->job.host[endpoint], "%s", yk_comm_host(c, rank));
         s->job.pid[endpoint] = yk_comm_pid(c, rank);
-        yk_session_event(s, YK_INFO, "worker %u is replaced by process %d on '%s'", worker, s->job.pid[endpoint],
-                         s->job.host[endpoint]);
+        yk_session_event(s, YK_INFO, "worker %u is replaced by process %d on '%s'", worker,
+                         s->job.pid[endpoint], s->job.host[endpoint]);
         yk_session_ranks(s, NULL);
     } else if (crew->has_clock) {
-        yk_session_event(
-            s, YK_WARN, rc == YK_LOST ? "worker %u cannot be replaced: %s" : "worker %u cannot be replaced: %s; going on without",
-            worker, e.text);
+        yk_session_event(s, YK_WARN,
+                         rc == YK_LOST ? "worker %u cannot be replaced: %s"
+                                       : "worker %u cannot be replaced: %s; going on without",
+                         worker, e.text);
     }
     c->ops->unlock(c, me);
     return rc == YK_LOST ? YK_LOST : YK_OK;

@@ -47,7 +47,8 @@ static const char *duration(double seconds, char out[24])
     return out;
 }
 
-static void curve_row(const struct yk_session *s, const struct yk_point *p, double most, struct yk_buf *out)
+static void curve_row(const struct yk_session *s, const struct yk_point *p, double most,
+                      struct yk_buf *out)
 {
     char steps[32], took[24], bar[BAR * 3 + 1] = "";
     bool tested = s->test.rows > 0;
@@ -57,8 +58,9 @@ static void curve_row(const struct yk_session *s, const struct yk_point *p, doub
     char loss[16] = "-"; /* of no step */
     if (!isnan(p->train_loss))
         snprintf(loss, sizeof loss, "%.4f", p->train_loss);
-    yk_buf_format(out, "%10s %10s %8.1f %11s ", grouped((double)p->at.step, steps), duration(p->at.seconds, took),
-                  (double)p->at.examples / (double)s->crew.rule.rows, loss);
+    yk_buf_format(out, "%10s %10s %8.1f %11s ", grouped((double)p->at.step, steps),
+                  duration(p->at.seconds, took), (double)p->at.examples / (double)s->crew.rule.rows,
+                  loss);
     if (tested)
         yk_buf_format(out, "%10.4f %7.2f %%  %s\n", p->test_loss, p->test_accuracy * 100, bar);
     else
@@ -68,14 +70,17 @@ static void curve_row(const struct yk_session *s, const struct yk_point *p, doub
 /* At most ROWS rows, evenly spread over the checks that were kept, and always the last one. */
 static void curve(const struct yk_session *s, struct yk_buf *out)
 {
-    const struct yk_point last = {s->now, s->curve.train_loss, s->curve.test_loss, s->curve.test_accuracy};
+    const struct yk_point last = {s->now, s->curve.train_loss, s->curve.test_loss,
+                                  s->curve.test_accuracy};
     unsigned points = s->curve.points;
     double most = 0;
     while (points > 0 && s->curve.point[points - 1].at.step >= last.at.step)
         points--;
     for (unsigned i = 0; i < points; i++)
-        most = fmax(most, s->test.rows > 0 ? s->curve.point[i].test_loss : s->curve.point[i].train_loss);
-    yk_buf_format(out, "%10s %10s %8s %11s %10s %9s\n", "step", "time", "epoch", "train loss", "test loss", "accuracy");
+        most = fmax(most,
+                    s->test.rows > 0 ? s->curve.point[i].test_loss : s->curve.point[i].train_loss);
+    yk_buf_format(out, "%10s %10s %8s %11s %10s %9s\n", "step", "time", "epoch", "train loss",
+                  "test loss", "accuracy");
     unsigned rows = points < ROWS - 1 ? points : ROWS - 1;
     for (unsigned r = 0; r < rows; r++)
         curve_row(s, &s->curve.point[r * points / rows], most, out);
@@ -90,12 +95,14 @@ static void ending(const json_t *j, struct yk_buf *out)
     char steps[32], took[24];
     grouped(number(j, "global_steps"), steps);
     if (strcmp(why, "target_loss") == 0)
-        yk_buf_format(out, "reached the target loss at step %s, after %s\n", steps, duration(number(j, "target_seconds"), took));
+        yk_buf_format(out, "reached the target loss at step %s, after %s\n", steps,
+                      duration(number(j, "target_seconds"), took));
     else if (strcmp(why, "target_accuracy") == 0)
         yk_buf_format(out, "reached the target accuracy at step %s, after %s\n", steps,
                       duration(number(j, "target_seconds"), took));
     else if (strcmp(why, "signal") == 0)
-        yk_buf_format(out, "stopped by a signal at step %s; 'yoke train --resume %s' goes on\n", steps, text(j, "run"));
+        yk_buf_format(out, "stopped by a signal at step %s; 'yoke train --resume %s' goes on\n",
+                      steps, text(j, "run"));
     else if (strcmp(why, "max_seconds") == 0)
         yk_buf_format(out, "the time was up at step %s\n", steps);
     else
@@ -105,9 +112,12 @@ static void ending(const json_t *j, struct yk_buf *out)
 /* Why it is as fast as it is, in one line. */
 static void where(const json_t *j, struct yk_buf *out)
 {
-    static const char *const PHASES[] = {"compute", "push", "input", "pull"}, *const SHOWN[] = {"compute", "optimizer", "input",
-                                                                                                "pull"};
-    const json_t *phases = json_object_get(json_array_get(json_object_get(j, "workers_detail"), 0), "phases");
+    static const char *const PHASES[] = {"compute", "push", "input", "pull"}, *const SHOWN[] = {
+                                                                                  "compute",
+                                                                                  "optimizer",
+                                                                                  "input", "pull"};
+    const json_t *phases =
+        json_object_get(json_array_get(json_object_get(j, "workers_detail"), 0), "phases");
     double wait = number(phases, "wait"), all = number(j, "seconds") + wait;
     if (isnan(all) || all <= 0 || isnan(number(phases, "compute")))
         return;
@@ -131,7 +141,8 @@ static void input_bound(const json_t *j, struct yk_buf *out)
     }
     if (most > BOUND)
         yk_buf_format(out,
-                      "  input     input-bound: steps waited %.0f %% of the time for their images; smaller photos, more memory "
+                      "  input     input-bound: steps waited %.0f %% of the time for their images; "
+                      "smaller photos, more memory "
                       "to keep them in, or more "
                       "cores would help\n",
                       fmin(most, 1) * 100);
@@ -146,22 +157,25 @@ static void workers(const json_t *j, struct yk_buf *out)
     char steps[32];
     if (json_array_size(list) < 2)
         return;
-    yk_buf_format(out, "%6s %-10s %11s %6s %6s %7s %5s %7s %5s %5s\n", "worker", "host", "steps", "share", "stale", "dropped",
-                  "input", "compute", "push", "wait");
+    yk_buf_format(out, "%6s %-10s %11s %6s %6s %7s %5s %7s %5s %5s\n", "worker", "host", "steps",
+                  "share", "stale", "dropped", "input", "compute", "push", "wait");
     for (size_t i = 0; i < json_array_size(list) && i < WORKERS; i++) {
         const json_t *w = json_array_get(list, i), *p = json_object_get(w, "phases");
         double seconds = number(w, "seconds");
-        yk_buf_format(out, "%6zu %-10.10s %11s %5.1f%% %6.2f %7.0f", i, text(w, "host"), grouped(number(w, "steps"), steps),
-                      number(w, "share") * 100, number(json_object_get(w, "staleness"), "mean"), number(w, "stale_dropped"));
+        yk_buf_format(out, "%6zu %-10.10s %11s %5.1f%% %6.2f %7.0f", i, text(w, "host"),
+                      grouped(number(w, "steps"), steps), number(w, "share") * 100,
+                      number(json_object_get(w, "staleness"), "mean"), number(w, "stale_dropped"));
         for (size_t k = 0; k < sizeof PHASES / sizeof PHASES[0]; k++)
             if (seconds > 0)
-                yk_buf_format(out, " %*.0f%%", WIDTH[k] - 1, fmin(fmax(number(p, PHASES[k]) / seconds, 0), 1) * 100);
+                yk_buf_format(out, " %*.0f%%", WIDTH[k] - 1,
+                              fmin(fmax(number(p, PHASES[k]) / seconds, 0), 1) * 100);
             else
                 yk_buf_format(out, " %*s", WIDTH[k], "-");
         yk_buf_text(out, json_is_false(json_object_get(w, "alive")) ? "  lost\n" : "\n");
     }
     if (json_array_size(list) > WORKERS)
-        yk_buf_format(out, "%6s and %zu more: see summary.json\n", "", json_array_size(list) - WORKERS);
+        yk_buf_format(out, "%6s and %zu more: see summary.json\n", "",
+                      json_array_size(list) - WORKERS);
     yk_buf_text(out, "\n");
 }
 
@@ -172,8 +186,8 @@ static void incidents(const json_t *j, struct yk_buf *out)
     char took[24];
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *v = json_array_get(list, i);
-        yk_buf_format(out, "  %s  step %.0f, after %s: %s\n", i == 0 ? "events  " : "        ", number(v, "step"),
-                      duration(number(v, "seconds"), took), text(v, "what"));
+        yk_buf_format(out, "  %s  step %.0f, after %s: %s\n", i == 0 ? "events  " : "        ",
+                      number(v, "step"), duration(number(v, "seconds"), took), text(v, "what"));
     }
 }
 
@@ -185,9 +199,11 @@ void yk_report(const struct yk_session *s, struct yk_buf *out)
     bool net = json_object_get(j, "engine") != NULL;
     yk_buf_format(out, "%s on %s, %s, ", text(j, "model"), text(j, "data"), text(j, "mode"));
     if (strcmp(text(j, "mode"), "local") != 0)
-        yk_buf_format(out, "%.0f worker%s, ", number(j, "workers"), number(j, "workers") == 1 ? "" : "s");
-    yk_buf_format(out, "batch %.0f, %s %g, %.0f thread%s (%s%s%s)\n\n", number(j, "batch"), text(j, "optimizer"), number(j, "lr"),
-                  number(j, "threads"), number(j, "threads") == 1 ? "" : "s", text(j, "isa"), net ? ", " : "",
+        yk_buf_format(out, "%.0f worker%s, ", number(j, "workers"),
+                      number(j, "workers") == 1 ? "" : "s");
+    yk_buf_format(out, "batch %.0f, %s %g, %.0f thread%s (%s%s%s)\n\n", number(j, "batch"),
+                  text(j, "optimizer"), number(j, "lr"), number(j, "threads"),
+                  number(j, "threads") == 1 ? "" : "s", text(j, "isa"), net ? ", " : "",
                   net ? text(j, "engine") : "");
     if (s->curve.points > 0)
         curve(s, out);
@@ -195,29 +211,36 @@ void yk_report(const struct yk_session *s, struct yk_buf *out)
     ending(j, out);
     incidents(j, out);
     if (!isnan(number(j, "progressive_loss")))
-        yk_buf_format(out, "  progress  loss %.6f on rows before they were learnt\n", number(j, "progressive_loss"));
+        yk_buf_format(out, "  progress  loss %.6f on rows before they were learnt\n",
+                      number(j, "progressive_loss"));
     if (!isnan(loss))
         yk_buf_format(out, "  test      loss %.4f, accuracy %.2f %%\n", loss, accuracy * 100);
     if (!isnan(number(j, "test_auc"))) {
-        yk_buf_format(out, "            AUC %.4f, recall %.2f %%", number(j, "test_auc"), number(j, "test_recall") * 100);
+        yk_buf_format(out, "            AUC %.4f, recall %.2f %%", number(j, "test_auc"),
+                      number(j, "test_recall") * 100);
         if (!isnan(number(j, "test_precision"))) /* of nothing there is none */
             yk_buf_format(out, ", precision %.2f %%", number(j, "test_precision") * 100);
         yk_buf_text(out, "\n");
     }
-    yk_buf_format(out, "  speed     %s steps/s, %s examples/s\n", grouped(number(j, "steps_per_second"), a),
+    yk_buf_format(out, "  speed     %s steps/s, %s examples/s\n",
+                  grouped(number(j, "steps_per_second"), a),
                   grouped(number(j, "examples_per_second"), b));
-    yk_buf_format(out, "  time      %s training, %s start-up, %s evaluation%s\n", duration(number(j, "seconds"), took),
-                  duration(number(j, "startup_seconds"), start), duration(number(j, "eval_seconds"), eval),
+    yk_buf_format(out, "  time      %s training, %s start-up, %s evaluation%s\n",
+                  duration(number(j, "seconds"), took),
+                  duration(number(j, "startup_seconds"), start),
+                  duration(number(j, "eval_seconds"), eval),
                   json_is_true(json_object_get(j, "eval_overlapped")) ? " on another core" : "");
     if (number(j, "workers") == 1)
         where(j, out);
     input_bound(j, out);
     const json_t *stale = json_object_get(j, "staleness");
     if (number(stale, "max") > 0)
-        yk_buf_format(out, "  staleness mean %.2f, 99 %% at most %.0f, largest %.0f\n", number(stale, "mean"),
-                      number(stale, "p99"), number(stale, "max"));
-    yk_buf_format(out, "  memory    %s at most\n", yk_size_text((uint64_t)number(j, "peak_rss_bytes"), size));
-    yk_buf_format(out, "  params    %s floats, xxh3 %s\n", grouped(number(j, "parameters"), a), text(j, "params_xxh3"));
+        yk_buf_format(out, "  staleness mean %.2f, 99 %% at most %.0f, largest %.0f\n",
+                      number(stale, "mean"), number(stale, "p99"), number(stale, "max"));
+    yk_buf_format(out, "  memory    %s at most\n",
+                  yk_size_text((uint64_t)number(j, "peak_rss_bytes"), size));
+    yk_buf_format(out, "  params    %s floats, xxh3 %s\n", grouped(number(j, "parameters"), a),
+                  text(j, "params_xxh3"));
     yk_buf_format(out, "  run       %s\n", text(j, "run"));
     json_decref(j);
 }

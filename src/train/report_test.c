@@ -9,8 +9,9 @@ static char *report(struct yk_session *s)
     yk_report(s, &text);
     assert_false(text.failed);
     unsigned column = 0;
-    for (const char *p = strchr(text.data, '\n'); *p != '\0'; p++) { /* the first line names the data, as long as that may be */
-        column = *p == '\n' ? 0 : column + ((*p & 0xc0) != 0x80);    /* characters, not bytes */
+    for (const char *p = strchr(text.data, '\n'); *p != '\0';
+         p++) { /* the first line names the data, as long as that may be */
+        column = *p == '\n' ? 0 : column + ((*p & 0xc0) != 0x80); /* characters, not bytes */
         if (column > 80)
             fail_msg("too wide: %s", text.data);
     }
@@ -46,11 +47,13 @@ static void test_figures(void **state)
     yk_params_hash(&s->params, hash);
     assert_has(text, "batch 10, sgd 0.01, 1 thread (");
     assert_has(text, "done: 1,234 steps, 12.22 epochs");
-    assert_has(text, "loss %.4f, accuracy %.2f %%", s->curve.test_loss, s->curve.test_accuracy * 100);
+    assert_has(text, "loss %.4f, accuracy %.2f %%", s->curve.test_loss,
+               s->curve.test_accuracy * 100);
     assert_has(text, "260 floats, xxh3 %s", hash);
     assert_has(text, "run       a\n");
-    assert_has(text, "\n        20 ");         /* the curve begins with the first check */
-    assert_has(text, "\n     1,234 ");         /* and ends with the last, whatever was thinned out between */
+    assert_has(text, "\n        20 "); /* the curve begins with the first check */
+    assert_has(text,
+               "\n     1,234 "); /* and ends with the last, whatever was thinned out between */
     assert_true(lines_with(text, " % ") >= 5); /* rows of a curve */
     free(text);
     yk_session_close(s);
@@ -68,8 +71,10 @@ static void test_endings(void **state)
         {"target-loss=1000 eval-every=2", "reached the target loss at step 2, after ", 0},
         {"target-accuracy=0.01 eval-every=2", "reached the target accuracy at step 2, after ", 0},
         {"max-seconds=0.002", "the time was up at step ", 0},
-        {"run=stopped steps=9", "stopped by a signal at step 0; 'yoke train --resume stopped' goes on", 1},
-        {"data=data/train-images-idx3-ubyte steps=40 eval-every=10", "done: 40 steps", 0}, /* no test data */
+        {"run=stopped steps=9",
+         "stopped by a signal at step 0; 'yoke train --resume stopped' goes on", 1},
+        {"data=data/train-images-idx3-ubyte steps=40 eval-every=10", "done: 40 steps",
+         0}, /* no test data */
     };
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         struct yk_session *s;

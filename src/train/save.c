@@ -13,13 +13,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EPOCHS_APART = 1 << 20 }; /* that hosts with data of their own may be, and what is left of a pool */
-enum { POOL_LINES = 12, METAS = 26 + 2 * POOL_LINES + YK_NET_LINES }; /* 12 lines hold the parts of 1024 workers */
+enum {
+    EPOCHS_APART = 1 << 20
+}; /* that hosts with data of their own may be, and what is left of a pool */
+enum {
+    POOL_LINES = 12,
+    METAS = 26 + 2 * POOL_LINES + YK_NET_LINES
+}; /* 12 lines hold the parts of 1024 workers */
 
-yk_code yk_snapshot_init(struct yk_snapshot *n, const struct yk_session *s, bool with_slots, struct yk_error *e)
+yk_code yk_snapshot_init(struct yk_snapshot *n, const struct yk_session *s, bool with_slots,
+                         struct yk_error *e)
 {
     unsigned slots = yk_recipe_slots(&s->crew.recipe);
-    bool copies = !s->crew.recipe.sparse || !yk_crew_elsewhere(s); /* else every owner has a copy of its part, yk_server_keep's */
+    bool copies =
+        !s->crew.recipe.sparse ||
+        !yk_crew_elsewhere(s); /* else every owner has a copy of its part, yk_server_keep's */
     yk_code rc = yk_params_layout(&n->params, s->params.view, s->params.views, e);
     if (rc == YK_OK && copies && (n->params.flat = yk_floats(s->owned)) == NULL)
         rc = yk_fail_memory(e, s->owned * sizeof(float));
@@ -28,10 +36,14 @@ yk_code yk_snapshot_init(struct yk_snapshot *n, const struct yk_session *s, bool
         if (n->slot[i] == NULL)
             rc = yk_fail_memory(e, s->owned * sizeof(float));
     }
-    bool lazy = slots > s->crew.recipe.optimizer->slots; /* something is owed to keys that were not touched for a while */
-    if (rc == YK_OK && (lazy || !copies) && (n->owner = calloc(s->crew.servers, sizeof *n->owner)) == NULL)
+    bool lazy =
+        slots > s->crew.recipe.optimizer
+                    ->slots; /* something is owed to keys that were not touched for a while */
+    if (rc == YK_OK && (lazy || !copies) &&
+        (n->owner = calloc(s->crew.servers, sizeof *n->owner)) == NULL)
         rc = yk_fail_memory(e, s->crew.servers * sizeof *n->owner);
-    if (rc == YK_OK && s->crew.rule.shares > 1 && (n->next = calloc(s->crew.rule.shares, sizeof *n->next)) == NULL)
+    if (rc == YK_OK && s->crew.rule.shares > 1 &&
+        (n->next = calloc(s->crew.rule.shares, sizeof *n->next)) == NULL)
         rc = yk_fail_memory(e, s->crew.rule.shares * sizeof *n->next);
     if (rc == YK_OK && s->crew.rule.pooled) {
         n->pool = calloc(2 * (size_t)s->crew.clock.deal.most, sizeof *n->pool);
@@ -52,7 +64,8 @@ void yk_snapshot_release(struct yk_snapshot *n)
     *n = (struct yk_snapshot){0};
 }
 
-static void copy_state(float *flat, float *const *slot, const float *from, float *const *from_slot, size_t count)
+static void copy_state(float *flat, float *const *slot, const float *from, float *const *from_slot,
+                       size_t count)
 {
     if (flat != NULL && from != NULL) /* a sparse model is evaluated where it is */
         memcpy(flat, from, count * sizeof(float));
@@ -90,7 +103,8 @@ void yk_snapshot_restore(const struct yk_snapshot *n, struct yk_session *s)
     for (unsigned i = 0; i < s->crew.servers; i++)
         s->crew.server[i].owner.step = n->at.step;
     copy_state(s->params.flat, s->slot, n->params.flat, n->slot, s->owned);
-    if (n->pool != NULL) { /* so that the last checkpoint names the parts that this state has not seen */
+    if (n->pool !=
+        NULL) { /* so that the last checkpoint names the parts that this state has not seen */
         struct yk_deal *d = &s->crew.clock.deal;
         d->outs = d->backs = 0;
         for (unsigned i = 0; i < d->shares; i++)
@@ -100,14 +114,16 @@ void yk_snapshot_restore(const struct yk_snapshot *n, struct yk_session *s)
     }
 }
 
-static void tensor_of(struct yk_tensor *t, const struct yk_view *v, const char *prefix, const float *flat)
+static void tensor_of(struct yk_tensor *t, const struct yk_view *v, const char *prefix,
+                      const float *flat)
 {
     *t = (struct yk_tensor){.ndim = v->ndim, .count = v->count, .data = flat + v->at};
     memcpy(t->shape, v->shape, sizeof t->shape);
     snprintf(t->name, sizeof t->name, "%s%s", prefix, v->name);
 }
 
-static void meta_of(struct yk_meta *m, size_t *n, const char *key, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+static void meta_of(struct yk_meta *m, size_t *n, const char *key, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
 static void meta_of(struct yk_meta *m, size_t *n, const char *key, const char *fmt, ...)
 {
     va_list ap;
@@ -120,7 +136,8 @@ static void meta_of(struct yk_meta *m, size_t *n, const char *key, const char *f
 
 /* "pool.0": "12 260 40": how far before the position the parts lie that have to be dealt again ("share.0": the next parts of the hosts); as many
  * such lines as it takes. */
-static void places_of(struct yk_meta *m, size_t *n, const char *key, uint64_t position, const uint64_t *place, unsigned places)
+static void places_of(struct yk_meta *m, size_t *n, const char *key, uint64_t position,
+                      const uint64_t *place, unsigned places)
 {
     unsigned i = 0;
     for (unsigned line = 0; i < places && line < POOL_LINES; line++) {
@@ -129,8 +146,8 @@ static void places_of(struct yk_meta *m, size_t *n, const char *key, uint64_t po
         snprintf(to->key, sizeof to->key, "%s.%u", key, line);
         to->value[0] = '\0';
         for (; i < places && used + 24 < sizeof to->value; i++)
-            used += (size_t)snprintf(to->value + used, sizeof to->value - used, "%s%" PRIu64, used > 0 ? " " : "",
-                                     position - place[i]);
+            used += (size_t)snprintf(to->value + used, sizeof to->value - used, "%s%" PRIu64,
+                                     used > 0 ? " " : "", position - place[i]);
     }
 }
 
@@ -196,8 +213,10 @@ static yk_code write_snapshot(struct yk_session *s, struct yk_error *e)
     char dir[YK_PATH_MAX], path[YK_PATH_MAX];
     struct yk_far far = {0};
     const char *names = yk_input_class_names(s);
-    size_t name_lines = names != NULL ? strlen(names) / (sizeof(((struct yk_meta *)0)->value) - 4) + 1 : 0;
-    struct yk_tensor *tensor = calloc(views * (2 + yk_recipe_slots(&s->crew.recipe)), sizeof *tensor);
+    size_t name_lines =
+        names != NULL ? strlen(names) / (sizeof(((struct yk_meta *)0)->value) - 4) + 1 : 0;
+    struct yk_tensor *tensor =
+        calloc(views * (2 + yk_recipe_slots(&s->crew.recipe)), sizeof *tensor);
     struct yk_meta *meta = calloc(METAS + name_lines, sizeof *meta);
     if (tensor == NULL || meta == NULL) {
         free(tensor);
@@ -210,7 +229,8 @@ static yk_code write_snapshot(struct yk_session *s, struct yk_error *e)
     meta_of(meta, &metas, "model", "%s", s->model_name);
     meta_of(meta, &metas, "data", "%s", s->o.data);
     meta_of(meta, &metas, "data_xxh3", "%016" PRIx64, s->data_xxh3);
-    meta_of(meta, &metas, "shape", "%ux%ux%u", s->train.shape[0], s->train.shape[1], s->train.shape[2]);
+    meta_of(meta, &metas, "shape", "%ux%ux%u", s->train.shape[0], s->train.shape[1],
+            s->train.shape[2]);
     meta_of(meta, &metas, "classes", "%u", s->train.classes);
     meta_of(meta, &metas, "optimizer", "%s", optimizer->name);
     meta_of(meta, &metas, "seed", "%lld", (long long)s->o.seed);
@@ -237,12 +257,15 @@ static yk_code write_snapshot(struct yk_session *s, struct yk_error *e)
     if (names != NULL)
         text_of(meta, &metas, "class_names", names, name_lines);
     places_of(meta, &metas, "pool", snap->at.position, snap->pool, snap->pooled);
-    places_of(meta, &metas, "share", snap->at.position, snap->next, snap->next != NULL ? s->crew.rule.shares : 0);
-    if (s->crew.recipe.sparse && far.vectors == 0) /* nobody has them all again, once they are written */
+    places_of(meta, &metas, "share", snap->at.position, snap->next,
+              snap->next != NULL ? s->crew.rule.shares : 0);
+    if (s->crew.recipe.sparse &&
+        far.vectors == 0) /* nobody has them all again, once they are written */
         yk_params_hash(&snap->params, s->saved_hash);
     yk_code rc = yk_run_path(&s->run, "checkpoints", dir, e);
     if (rc == YK_OK)
-        rc = yk_checkpoint_write(dir, snap->at.step, tensor, n, meta, metas, (unsigned)s->o.keep, path, e);
+        rc = yk_checkpoint_write(dir, snap->at.step, tensor, n, meta, metas, (unsigned)s->o.keep,
+                                 path, e);
     yk_far_close(&far, s->saved_hash);
     free(tensor);
     free(meta);
@@ -254,7 +277,8 @@ static void write_job(void *arg)
     struct yk_session *s = arg;
     s->save_error = (struct yk_error){0};
     yk_code rc = write_snapshot(s, &s->save_error);
-    if (s->crew.recipe.sparse) { /* a copy of millions of weights is there only while it is written */
+    if (s->crew.recipe
+            .sparse) { /* a copy of millions of weights is there only while it is written */
         struct yk_moment at = s->saving.at;
         yk_snapshot_release(&s->saving);
         s->saving.at = at;
@@ -286,7 +310,8 @@ yk_code yk_saver_wait(struct yk_session *s, struct yk_error *e)
     yk_lane_wait(s->writer);
     s->save_pending = false;
     if (s->save_error.code == YK_OK)
-        yk_log_line(s->log, YK_DEBUG, "checkpoint of step %llu is on the disk", (unsigned long long)s->saving.at.step);
+        yk_log_line(s->log, YK_DEBUG, "checkpoint of step %llu is on the disk",
+                    (unsigned long long)s->saving.at.step);
     if (s->save_error.code != YK_OK && e != NULL)
         *e = s->save_error;
     return s->save_error.code;
@@ -328,7 +353,8 @@ static bool meta_number(const struct yk_tensors *t, const char *key, uint64_t *o
 }
 
 /* Into `flat`, or if it is NULL only whether they are there. */
-static bool restore_views(const struct yk_tensors *t, const struct yk_params *p, const char *prefix, float *flat)
+static bool restore_views(const struct yk_tensors *t, const struct yk_params *p, const char *prefix,
+                          float *flat)
 {
     for (size_t i = 0; i < p->views; i++) {
         char name[2 * YK_NAME];
@@ -343,7 +369,8 @@ static bool restore_views(const struct yk_tensors *t, const struct yk_params *p,
 }
 
 /* A list that places_of wrote; false if it is none, or far too long. */
-static bool places_in(const struct yk_session *s, const struct yk_tensors *t, const char *name, uint64_t *out, unsigned *n)
+static bool places_in(const struct yk_session *s, const struct yk_tensors *t, const char *name,
+                      uint64_t *out, unsigned *n)
 {
     for (unsigned line = 0; line < POOL_LINES; line++) {
         char key[16];
@@ -351,7 +378,8 @@ static bool places_in(const struct yk_session *s, const struct yk_tensors *t, co
         const char *text = yk_tensors_meta(t, key);
         for (char *end; text != NULL && *text != '\0'; text = end) {
             uint64_t before = strtoull(text, &end, 10);
-            if (end == text || before > s->now.position || before / s->crew.rule.rows > EPOCHS_APART || *n == YK_POOL_MOST)
+            if (end == text || before > s->now.position ||
+                before / s->crew.rule.rows > EPOCHS_APART || *n == YK_POOL_MOST)
                 return false;
             out[(*n)++] = s->now.position - before;
         }
@@ -361,23 +389,29 @@ static bool places_in(const struct yk_session *s, const struct yk_tensors *t, co
 
 /* The parts that were under way: dealt first. A step of whole batches has no place for them. Where hosts have their own data, also how far each
  * of them is. */
-static yk_code restore_pool(struct yk_session *s, const struct yk_tensors *t, const char *path, struct yk_error *e)
+static yk_code restore_pool(struct yk_session *s, const struct yk_tensors *t, const char *path,
+                            struct yk_error *e)
 {
     struct yk_rule *r = &s->crew.rule;
     uint64_t next[YK_POOL_MOST];
     unsigned shares = 0;
-    bool sound = places_in(s, t, "pool", s->restored_pool, &s->restored) && places_in(s, t, "share", next, &shares);
+    bool sound = places_in(s, t, "pool", s->restored_pool, &s->restored) &&
+                 places_in(s, t, "share", next, &shares);
     for (unsigned i = 0; sound && shares > 0 && i < r->shares; i++) {
         uint64_t at = shares == r->shares ? next[i] % r->rows : UINT64_MAX;
         sound = at >= s->share[i].from && at < s->share[i].from + s->share[i].rows;
         s->share[i].next = sound ? next[i] : 0;
     }
     if (!sound || (r->shares > 1 && shares == 0))
-        return yk_fail(e, YK_DATA, "'%s' does not fit this run: its list of parts is damaged", path);
+        return yk_fail(e, YK_DATA, "'%s' does not fit this run: its list of parts is damaged",
+                       path);
     const char *part = yk_tensors_meta(t, "part");
-    if (s->restored > 0 && s->crew.rule.pooled && (part == NULL || strtoull(part, NULL, 10) != s->crew.rule.batch)) {
-        yk_fail(e, YK_USAGE, "'%s' was written in the middle of an epoch that was dealt in parts of %s examples, not %u", path,
-                part != NULL ? part : "other", s->crew.rule.batch);
+    if (s->restored > 0 && s->crew.rule.pooled &&
+        (part == NULL || strtoull(part, NULL, 10) != s->crew.rule.batch)) {
+        yk_fail(e, YK_USAGE,
+                "'%s' was written in the middle of an epoch that was dealt in parts of %s "
+                "examples, not %u",
+                path, part != NULL ? part : "other", s->crew.rule.batch);
         yk_hint(e, "keep --workers less --backup as it was, so that a part stays what it is");
         return YK_USAGE;
     }
@@ -408,22 +442,28 @@ yk_code yk_saver_restore(struct yk_session *s, bool *found, struct yk_error *e)
     const char *hash = yk_tensors_meta(&t, "data_xxh3"), *seconds = yk_tensors_meta(&t, "seconds"),
                *loss = yk_tensors_meta(&t, "loss"), *total = yk_tensors_meta(&t, "total_loss");
     unsigned slots = yk_recipe_slots(&s->crew.recipe);
-    bool far = s->crew.recipe.sparse && s->job.joined && s->job.mpi.size > 1 && s->crew.rule.owners > 1;
-    bool whole = restore_views(&t, &s->params, slots > optimizer->slots ? YK_RAW : "", far ? NULL : s->params.flat);
+    bool far =
+        s->crew.recipe.sparse && s->job.joined && s->job.mpi.size > 1 && s->crew.rule.owners > 1;
+    bool whole = restore_views(&t, &s->params, slots > optimizer->slots ? YK_RAW : "",
+                               far ? NULL : s->params.flat);
     for (unsigned k = 0; k < slots && whole; k++) {
         char prefix[YK_NAME];
         snprintf(prefix, sizeof prefix, "optimizer.%s.", optimizer->slot[k]);
         whole = restore_views(&t, &s->params, prefix, far ? NULL : s->slot[k]);
     }
     whole = whole && meta_number(&t, "step", &m.step) && meta_number(&t, "examples", &m.examples) &&
-            meta_number(&t, "epoch", &epoch) && meta_number(&t, "epoch_at", &epoch_at) && epoch_at <= s->crew.rule.rows &&
-            epoch < UINT64_MAX / s->crew.rule.rows && hash != NULL && seconds != NULL && loss != NULL &&
+            meta_number(&t, "epoch", &epoch) && meta_number(&t, "epoch_at", &epoch_at) &&
+            epoch_at <= s->crew.rule.rows && epoch < UINT64_MAX / s->crew.rule.rows &&
+            hash != NULL && seconds != NULL && loss != NULL &&
             meta_number(&t, "loss_examples", &m.loss_examples);
     if (hash != NULL && strcmp(hash, data_hash) != 0) { /* then its tensors may not fit either */
-        rc = yk_fail(e, YK_DATA, "the data '%s' has changed since '%s' was written", s->o.data, path);
-        yk_hint(e, "a run can only be resumed on the bytes it began with; start a new one without --resume");
+        rc = yk_fail(e, YK_DATA, "the data '%s' has changed since '%s' was written", s->o.data,
+                     path);
+        yk_hint(e, "a run can only be resumed on the bytes it began with; start a new one without "
+                   "--resume");
     } else if (!whole) {
-        rc = yk_fail(e, YK_DATA, "'%s' does not fit this run: tensors or metadata are missing", path);
+        rc = yk_fail(e, YK_DATA, "'%s' does not fit this run: tensors or metadata are missing",
+                     path);
     } else {
         m.seconds = strtod(seconds, NULL);
         m.loss = strtod(loss, NULL);

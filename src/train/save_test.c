@@ -64,9 +64,13 @@ static void test_resume(void **state)
         char options[128], straight[32], stopped[32];
         snprintf(straight, sizeof straight, "%s-straight", name);
         snprintf(stopped, sizeof stopped, "%s-stopped", name);
-        snprintf(options, sizeof options, "run=%s optimizer=%s batch=100 steps=40 schedule=warmup:10,cosine:50", straight, name);
+        snprintf(options, sizeof options,
+                 "run=%s optimizer=%s batch=100 steps=40 schedule=warmup:10,cosine:50", straight,
+                 name);
         done(options);
-        snprintf(options, sizeof options, "run=%s optimizer=%s batch=100 steps=5 schedule=warmup:10,cosine:50", stopped, name);
+        snprintf(options, sizeof options,
+                 "run=%s optimizer=%s batch=100 steps=5 schedule=warmup:10,cosine:50", stopped,
+                 name);
         done(options);
         static const int STEPS[] = {6, 11, 22, 23, 40}; /* 11 steps are an epoch */
         for (size_t k = 0; k < sizeof STEPS / sizeof STEPS[0]; k++) {
@@ -103,9 +107,10 @@ static void test_metadata(void **state)
     assert_non_null(yk_tensors_find(&t, "softmax.weight"));
     assert_non_null(yk_tensors_find(&t, "optimizer.velocity.softmax.weight"));
     const struct yk_view *v = yk_params_find(&s->params, "softmax.weight");
-    assert_memory_equal(yk_tensors_find(&t, v->name)->data, s->params.flat + v->at, v->count * sizeof(float));
-    assert_memory_equal(yk_tensors_find(&t, "optimizer.velocity.softmax.weight")->data, s->slot[0] + v->at,
+    assert_memory_equal(yk_tensors_find(&t, v->name)->data, s->params.flat + v->at,
                         v->count * sizeof(float));
+    assert_memory_equal(yk_tensors_find(&t, "optimizer.velocity.softmax.weight")->data,
+                        s->slot[0] + v->at, v->count * sizeof(float));
     yk_tensors_release(&t);
     yk_session_close(s);
 }
@@ -136,7 +141,8 @@ static void test_damaged(void **state)
         done(options);
         snprintf(options, sizeof options, "resume=%s steps=20", run);
         done(options);
-        assert_int_equal(yk_path(path, NULL, "%s/checkpoints/step-000000000020.safetensors", run), YK_OK);
+        assert_int_equal(yk_path(path, NULL, "%s/checkpoints/step-000000000020.safetensors", run),
+                         YK_OK);
         spoil(path, cut);
         snprintf(options, sizeof options, "resume=%s steps=30", run);
         assert_int_equal(tiny_open(&s, options, &e), YK_OK);
@@ -183,7 +189,8 @@ static void test_other_checkpoint(void **state)
     struct yk_error e;
     done("run=plain steps=3");
     done("run=adam steps=3 optimizer=adam");
-    assert_int_equal(rename("plain/checkpoints/step-000000000003.safetensors", "adam/checkpoints/step-000000000003.safetensors"),
+    assert_int_equal(rename("plain/checkpoints/step-000000000003.safetensors",
+                            "adam/checkpoints/step-000000000003.safetensors"),
                      0);
     assert_int_equal(tiny_open(&s, "resume=adam steps=5", &e), YK_DATA);
     assert_non_null(strstr(e.text, "does not fit this run"));
@@ -223,8 +230,8 @@ static void test_snapshot(void **state)
     yk_snapshot_restore(&snap, other);
     yk_params_hash(&other->params, hash);
     assert_string_equal(hash, seven);
-    assert_true(other->now.step == 7 && other->crew.server[0].owner.step == 7 && other->now.examples == 700 &&
-                other->now.position == 700);
+    assert_true(other->now.step == 7 && other->crew.server[0].owner.step == 7 &&
+                other->now.examples == 700 && other->now.position == 700);
     assert_memory_equal(other->slot[1], snap.slot[1], bytes);
     bool any = false;
     for (size_t i = 0; i < s->params.count; i++)
@@ -245,12 +252,15 @@ static void test_killed(void **state)
     if (child == 0) {
         struct yk_session *s;
         struct yk_error e;
-        if (tiny_open(&s, "run=a steps=1000000000 batch=10 checkpoint-every=20 optimizer=momentum keep=2", &e) == YK_OK)
+        if (tiny_open(
+                &s, "run=a steps=1000000000 batch=10 checkpoint-every=20 optimizer=momentum keep=2",
+                &e) == YK_OK)
             yk_session_train(s, &e);
         _exit(1);
     }
     unsigned files = 0;
-    for (int tries = 0; files < 2 && tries < 2000; tries++) { /* at least two have come, whatever the machine is doing */
+    for (int tries = 0; files < 2 && tries < 2000;
+         tries++) { /* at least two have come, whatever the machine is doing */
         usleep(5000);
         files = 0;
         DIR *dir = opendir("a/checkpoints");
@@ -271,7 +281,8 @@ static void test_killed(void **state)
     char options[96];
     snprintf(options, sizeof options, "resume=a steps=%llu", step + 33);
     done(options);
-    snprintf(options, sizeof options, "run=straight steps=%llu batch=10 optimizer=momentum", step + 33);
+    snprintf(options, sizeof options, "run=straight steps=%llu batch=10 optimizer=momentum",
+             step + 33);
     done(options);
     assert_same_state("a", "straight");
 }
@@ -279,7 +290,8 @@ static void test_killed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_killed, tiny_setup, tiny_teardown), /* first: no thread has been started yet */
+        cmocka_unit_test_setup_teardown(test_killed, tiny_setup,
+                                        tiny_teardown), /* first: no thread has been started yet */
         cmocka_unit_test_setup_teardown(test_resume, tiny_setup, tiny_teardown),
         cmocka_unit_test_setup_teardown(test_metadata, tiny_setup, tiny_teardown),
         cmocka_unit_test_setup_teardown(test_damaged, tiny_setup, tiny_teardown),

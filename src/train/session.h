@@ -51,13 +51,14 @@ const char *yk_stop_name(enum yk_stop why); /* as in summary.json */
 
 /* Where a run stands. */
 struct yk_moment {
-    uint64_t step;          /* updates applied */
-    uint64_t examples;      /* examples they were computed from */
-    uint64_t position;      /* first example of the next batch, over all epochs */
-    double seconds;         /* of training, over all starts of this run */
-    double loss;            /* training loss summed since the last check, */
-    uint64_t loss_examples; /* over so many examples: a resumed run's curve is the uninterrupted one's */
-    double total_loss;      /* of all examples, each before it was learnt: the progressive loss */
+    uint64_t step;     /* updates applied */
+    uint64_t examples; /* examples they were computed from */
+    uint64_t position; /* first example of the next batch, over all epochs */
+    double seconds;    /* of training, over all starts of this run */
+    double loss;       /* training loss summed since the last check, */
+    uint64_t
+        loss_examples; /* over so many examples: a resumed run's curve is the uninterrupted one's */
+    double total_loss; /* of all examples, each before it was learnt: the progressive loss */
 };
 
 /* The parameters and the optimizer's state at one moment. */
@@ -65,8 +66,10 @@ struct yk_snapshot {
     struct yk_moment at;
     struct yk_params params; /* a copy of its own, (owned); views as in the session */
     float *slot[YK_SLOTS];   /* (owned) or NULL */
-    struct yk_owner *owner;  /* (servers) as they were then, if values have to be made, or fetched; else NULL */
-    uint64_t *pool;          /* (pooled) parts before `position` that have not been trained on: asynchronous modes */
+    struct yk_owner
+        *owner; /* (servers) as they were then, if values have to be made, or fetched; else NULL */
+    uint64_t *
+        pool; /* (pooled) parts before `position` that have not been trained on: asynchronous modes */
     unsigned pooled;
     uint64_t *next; /* (shares) where each host is in its data; NULL where there is one share */
 };
@@ -77,12 +80,14 @@ struct yk_check {
     double train_loss; /* mean over the steps since the check before */
     double lr;
     double steps_per_second; /* likewise */
-    bool record;             /* into metrics and events; a look on the way out after a signal is no part of the curve */
-    bool last;               /* after the loop has ended: reports, but reaches no target any more */
-    struct yk_score score;   /* out */
-    struct yk_ledger *since; /* (workers) what each did since the check before; NULL for one worker */
-    double took;             /* out: seconds */
-    yk_code rc;              /* out: recording failed */
+    bool
+        record; /* into metrics and events; a look on the way out after a signal is no part of the curve */
+    bool last;             /* after the loop has ended: reports, but reaches no target any more */
+    struct yk_score score; /* out */
+    struct yk_ledger
+        *since;  /* (workers) what each did since the check before; NULL for one worker */
+    double took; /* out: seconds */
+    yk_code rc;  /* out: recording failed */
     struct yk_error error;
 };
 
@@ -95,12 +100,13 @@ enum { YK_CURVE = 32 };
 /* The learning curve that is shown at the end, and what is known of the last checks. */
 struct yk_curve {
     struct yk_point point[YK_CURVE];
-    unsigned points, stride, skipped;             /* every stride-th check is kept; full: every second goes */
-    struct yk_point before;                       /* the check before, to interpolate from; values NAN at first */
-    double train_loss;                            /* mean training loss of the last interval */
-    double test_loss, test_accuracy;              /* of the last check; NAN before */
-    double test_auc, test_precision, test_recall; /* likewise, of a model with two classes; else NAN */
-    uint64_t tested_step;                         /* the step they belong to; UINT64_MAX before */
+    unsigned points, stride, skipped; /* every stride-th check is kept; full: every second goes */
+    struct yk_point before; /* the check before, to interpolate from; values NAN at first */
+    double train_loss;      /* mean training loss of the last interval */
+    double test_loss, test_accuracy; /* of the last check; NAN before */
+    double test_auc, test_precision,
+        test_recall;      /* likewise, of a model with two classes; else NAN */
+    uint64_t tested_step; /* the step they belong to; UINT64_MAX before */
     double target_seconds;
 };
 
@@ -155,18 +161,21 @@ struct yk_session {
     bool already_done;   /* a resumed run that had nothing left to do */
     json_t *old_summary; /* of the run that is resumed, if it had ended */
 
-    char data[YK_PATH_MAX];        /* what --data is on this host */
-    struct yk_dataset train, test; /* train: what this host has of it; test.rows == 0: no evaluation */
-    struct yk_share *share;        /* (rule.shares) of an epoch: with --data-local one a host; where a run begins */
-    uint32_t *share_of;            /* (workers) */
-    uint64_t data_xxh3;            /* of the training data of all hosts */
+    char data[YK_PATH_MAX]; /* what --data is on this host */
+    struct yk_dataset train,
+        test; /* train: what this host has of it; test.rows == 0: no evaluation */
+    struct yk_share
+        *share; /* (rule.shares) of an epoch: with --data-local one a host; where a run begins */
+    uint32_t *share_of; /* (workers) */
+    uint64_t data_xxh3; /* of the training data of all hosts */
     struct yk_source source;
     const struct yk_model_ops *ops;
     struct yk_net net; /* of a net; zero of other models */
     struct yk_model *model;
     struct yk_params params;
     float *slot[YK_SLOTS]; /* (owned) the optimizer's state */
-    struct yk_span *span;  /* (crew.recipe.spans) the parameters that are updated in a way of their own */
+    struct yk_span
+        *span; /* (crew.recipe.spans) the parameters that are updated in a way of their own */
     /* Flat parameters from owned_from on that params.flat and slot hold: all of a dense model, of a sparse one what owners here own. */
     size_t owned_from, owned;
     unsigned threads;
@@ -185,17 +194,19 @@ struct yk_session {
     bool checking;             /* a check has been handed over and not collected */
     struct yk_lane *writer;
     struct yk_snapshot saving;
-    struct yk_error save_error;               /* of the last write; the writer's until its lane is idle */
-    char saved_hash[17];                      /* of a sparse model's parameters, when they were written last */
-    bool save_pending;                        /* a write has been handed over and not collected */
-    atomic_llong saved_step;                  /* of the newest checkpoint on the disk; -1: none */
+    struct yk_error save_error; /* of the last write; the writer's until its lane is idle */
+    char saved_hash[17];        /* of a sparse model's parameters, when they were written last */
+    bool save_pending;          /* a write has been handed over and not collected */
+    atomic_llong saved_step;    /* of the newest checkpoint on the disk; -1: none */
     void (*saved)(void *arg, long long step); /* called by the writer; may be NULL */
     void *saved_arg;
 
     /* progress */
     struct yk_moment now;
-    struct yk_tensors restored_state;     /* of a sparse model that other processes own parts of; empty otherwise */
-    uint64_t restored_pool[YK_POOL_MOST]; /* (restored) parts that the checkpoint says have to be dealt again */
+    struct yk_tensors
+        restored_state; /* of a sparse model that other processes own parts of; empty otherwise */
+    uint64_t restored_pool
+        [YK_POOL_MOST]; /* (restored) parts that the checkpoint says have to be dealt again */
     unsigned restored;
     enum yk_stop stop;
     atomic_int stop_signal; /* not 0: yoke_stop was called */
@@ -206,15 +217,17 @@ struct yk_session {
     struct yk_watch watch;
     struct yk_event event[YK_EVENTS];
     unsigned events;
-    unsigned lost;     /* workers */
-    unsigned replaced; /* new workers that were started, the last one for this worker, which had done so many steps */
+    unsigned lost; /* workers */
+    unsigned
+        replaced; /* new workers that were started, the last one for this worker, which had done so many steps */
     unsigned replaced_worker;
     uint64_t replaced_steps;
     unsigned restarts; /* earlier starts of this command that ended by a loss */
 };
 
 /* session.c */
-yk_code yk_session_open(struct yk_session **out, const struct yk_opts *opts, const char *model, struct yk_error *e);
+yk_code yk_session_open(struct yk_session **out, const struct yk_opts *opts, const char *model,
+                        struct yk_error *e);
 /* False: a rank was lost, the engine cannot be closed any more, and the process has to end by _exit. */
 bool yk_session_close(struct yk_session *s);
 /* The plan in words, for --dry-run. */
@@ -233,7 +246,10 @@ yk_code yk_plan_check(const struct yk_opts *opts, struct yk_error *e);
 yk_code yk_session_recipe(struct yk_session *s, struct yk_error *e);
 yk_code yk_session_groups(struct yk_session *s, struct yk_error *e);
 
-enum { YK_NET_LINES = 16, YK_NET_TEXT = YK_NET_LINES * 4000 }; /* of a checkpoint, for the text of a net */
+enum {
+    YK_NET_LINES = 16,
+    YK_NET_TEXT = YK_NET_LINES * 4000
+}; /* of a checkpoint, for the text of a net */
 
 /* session_net.c: a net is the model. `word`: from the command line; NULL if the options have it. */
 yk_code yk_session_net_find(struct yk_session *s, const char *word, struct yk_error *e);
@@ -258,11 +274,13 @@ bool yk_watch_lost(void *arg, int worker, const char *why);
 void yk_watch_signal(struct yk_session *s); /* stop_signal is set and no step has noticed */
 yk_code yk_session_train(struct yk_session *s, struct yk_error *e);
 /* Note what happened to the job: log.txt, screen and summary. */
-void yk_session_event(struct yk_session *s, enum yk_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void yk_session_event(struct yk_session *s, enum yk_level level, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 /* The step at which --steps or --epochs end the run, UINT64_MAX if neither does; `why` (may be NULL) says which. */
 uint64_t yk_session_end(const struct yk_session *s, enum yk_stop *why);
 uint32_t yk_session_batch(const struct yk_session *s); /* examples of a full step */
-double yk_session_seconds(const struct yk_session *s); /* of training so far, earlier starts included */
+double
+yk_session_seconds(const struct yk_session *s); /* of training so far, earlier starts included */
 
 /* meet.c: over MPI, every rank calls these at the same places. `rc` and `e` are how this rank fared; the answer is how all did. */
 yk_code yk_meet(struct yk_session *s, yk_code rc, struct yk_error *e);
@@ -281,7 +299,8 @@ struct yk_portion { /* the training data that a worker has at hand */
  * 0, which to yk_imaging is a half of what is free. */
 void yk_input_keep(uint64_t free_bytes, unsigned ranks, bool both, uint64_t keep[2]);
 uint64_t yk_input_names_xxh3(const struct yk_dataset *d);
-const char *yk_input_class_names(const struct yk_session *s); /* what labels mean, as far as this process knows; else NULL */
+const char *yk_input_class_names(
+    const struct yk_session *s); /* what labels mean, as far as this process knows; else NULL */
 /* Who trains on what, from what each worker has; NULL: all have the same. */
 yk_code yk_input_share(struct yk_session *s, const struct yk_portion *portion, struct yk_error *e);
 void yk_input_say(const struct yk_session *s); /* with --data-local, the rows of each host */
@@ -292,7 +311,8 @@ uint64_t yk_input_position(const struct yk_session *s, uint64_t id);
 yk_code yk_evaluator_open(struct yk_session *s, struct yk_error *e);
 void yk_evaluator_close(struct yk_session *s);
 /* Hand the present parameters over (waits for the check before, whose result is taken first). May set s->stop. */
-yk_code yk_evaluator_post(struct yk_session *s, double train_loss, double steps_per_second, bool last, struct yk_error *e);
+yk_code yk_evaluator_post(struct yk_session *s, double train_loss, double steps_per_second,
+                          bool last, struct yk_error *e);
 /* Take the result of the check under way, if there is one: waits for it, or with `wait` false only if it is ready. */
 yk_code yk_evaluator_collect(struct yk_session *s, bool wait, struct yk_error *e);
 /* Where the values of a sparse model's keys come from: sorted, without repetition. */
@@ -301,23 +321,26 @@ struct yk_reader {
     void *arg;
 };
 /* Evaluate `params` on a whole set, in batches of `batch`; of a sparse model the values are read, batch by batch. */
-yk_code yk_evaluate(const struct yk_model_ops *ops, struct yk_work *work, const struct yk_params *params,
-                    const struct yk_reader *reader, const struct yk_dataset *set, const uint32_t *rows, uint32_t batch,
+yk_code yk_evaluate(const struct yk_model_ops *ops, struct yk_work *work,
+                    const struct yk_params *params, const struct yk_reader *reader,
+                    const struct yk_dataset *set, const uint32_t *rows, uint32_t batch,
                     struct yk_score *score, float *prob, struct yk_error *e);
 /* Before it, so that a lack of memory is an error and not a loss that is no number. */
-yk_code yk_evaluate_prepare(const struct yk_model_ops *ops, struct yk_work *work, const struct yk_dataset *set, uint32_t batch,
-                            struct yk_error *e);
+yk_code yk_evaluate_prepare(const struct yk_model_ops *ops, struct yk_work *work,
+                            const struct yk_dataset *set, uint32_t batch, struct yk_error *e);
 
 /* save.c */
 yk_code yk_saver_open(struct yk_session *s, struct yk_error *e);
 void yk_saver_close(struct yk_session *s);
 /* Write the present state in the background; does nothing while the write before is still under way. */
 yk_code yk_saver_post(struct yk_session *s, struct yk_error *e);
-yk_code yk_saver_wait(struct yk_session *s, struct yk_error *e); /* until it is on the disk; returns what went wrong */
+yk_code yk_saver_wait(struct yk_session *s,
+                      struct yk_error *e); /* until it is on the disk; returns what went wrong */
 /* Newest whole checkpoint of the run into the session; *found = false if there is none yet. */
 yk_code yk_saver_restore(struct yk_session *s, bool *found, struct yk_error *e);
 
-#define YK_RAW "optimizer.raw." /* in a checkpoint: weights as the optimizer has them, where values are made from them */
+#define YK_RAW                                                                                     \
+    "optimizer.raw." /* in a checkpoint: weights as the optimizer has them, where values are made from them */
 
 /* far.c: the state of a sparse model, where nobody has it as it is to be written: other processes own parts of it, or values have to be made
  * from raw weights. */
@@ -334,13 +357,15 @@ struct yk_far {
 };
 void yk_far_open(struct yk_far *f, struct yk_session *s);
 /* A tensor that is fetched when it is written. */
-void yk_far_tensor(struct yk_far *f, struct yk_tensor *t, const struct yk_view *v, const char *prefix, unsigned which);
+void yk_far_tensor(struct yk_far *f, struct yk_tensor *t, const struct yk_view *v,
+                   const char *prefix, unsigned which);
 /* The owners' copies go; `hash` is that of the parameters. */
 void yk_far_close(struct yk_far *f, char hash[17]);
 /* Before the first step: what a checkpoint has, to its owners. */
 yk_code yk_far_restore(struct yk_session *s, struct yk_error *e);
 
-yk_code yk_snapshot_init(struct yk_snapshot *n, const struct yk_session *s, bool with_slots, struct yk_error *e);
+yk_code yk_snapshot_init(struct yk_snapshot *n, const struct yk_session *s, bool with_slots,
+                         struct yk_error *e);
 void yk_snapshot_release(struct yk_snapshot *n);
 void yk_snapshot_take(struct yk_snapshot *n, struct yk_session *s);
 void yk_snapshot_restore(const struct yk_snapshot *n, struct yk_session *s);

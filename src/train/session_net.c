@@ -16,12 +16,15 @@
 yk_code yk_session_net_find(struct yk_session *s, const char *word, struct yk_error *e)
 {
     bool told = s->o.net != NULL;
-    yk_code rc = told ? yk_net_parse(s->model_name, s->o.net, strlen(s->o.net), &s->net, e) : yk_net_read(word, &s->net, e);
+    yk_code rc = told ? yk_net_parse(s->model_name, s->o.net, strlen(s->o.net), &s->net, e)
+                      : yk_net_read(word, &s->net, e);
     if (rc == YK_OK)
         rc = yk_net_settings_check(told ? s->model_name : word, &s->net, e);
     if (rc == YK_OK && s->net.text_length > YK_NET_TEXT)
-        rc = yk_fail(e, YK_USAGE, "the net '%s' is too long to be kept with what is trained: %zu characters, at most %d",
-                     s->net.name, s->net.text_length, YK_NET_TEXT);
+        rc = yk_fail(
+            e, YK_USAGE,
+            "the net '%s' is too long to be kept with what is trained: %zu characters, at most %d",
+            s->net.name, s->net.text_length, YK_NET_TEXT);
     if (rc == YK_OK && !told)
         rc = yk_opts_set(&s->opts, "net", s->net.text, YK_COMMAND_LINE, e);
     if (rc != YK_OK)
@@ -39,12 +42,15 @@ yk_code yk_session_net_open(struct yk_session *s, struct yk_error *e)
     /* A push may be as many steps late as there are other workers: statistics that moved a whole step at each would swing ever wider. */
     const struct yk_rule *r = &s->crew.rule;
     bool each = r->mode == YK_MODE_async || r->mode == YK_MODE_ssp;
-    const struct yk_net_how how = {
-        .seed = (uint64_t)s->o.seed, .label_smoothing = (float)s->o.label_smoothing, .crowd = each ? r->workers : 1};
+    const struct yk_net_how how = {.seed = (uint64_t)s->o.seed,
+                                   .label_smoothing = (float)s->o.label_smoothing,
+                                   .crowd = each ? r->workers : 1};
     for (unsigned i = 0; i < s->net.layers; i++)
-        if (s->net.layer[i].kind == YK_LAYER_batchnorm && r->codec.kind != YK_CODEC_NONE && r->codec.kind != YK_CODEC_BF16) {
+        if (s->net.layer[i].kind == YK_LAYER_batchnorm && r->codec.kind != YK_CODEC_NONE &&
+            r->codec.kind != YK_CODEC_BF16) {
             yk_fail(e, YK_USAGE,
-                    "--compress %s does not go with batchnorm ('%s'): its running statistics would be rounded with the gradients "
+                    "--compress %s does not go with batchnorm ('%s'): its running statistics would "
+                    "be rounded with the gradients "
                     "beside them, or come late",
                     s->o.compress, s->net.layer[i].name);
             yk_hint(e, "bf16 rounds every number by itself");
@@ -74,29 +80,34 @@ static bool note_path(const struct yk_session *s, char path[YK_PATH_MAX], struct
     uint64_t key = XXH3_64bits(how, strlen(how));
     for (unsigned i = 0; i < s->net.layers; i++) {
         const struct yk_layer *l = &s->net.layer[i];
-        const uint32_t shape[] = {(uint32_t)l->kind, l->in.c,      l->in.h,      l->in.w,      l->out.c,     l->out.h,
-                                  l->out.w,          l->kernel[0], l->kernel[1], l->stride[0], l->stride[1], l->pad[0],
+        const uint32_t shape[] = {(uint32_t)l->kind, l->in.c,      l->in.h,      l->in.w,
+                                  l->out.c,          l->out.h,     l->out.w,     l->kernel[0],
+                                  l->kernel[1],      l->stride[0], l->stride[1], l->pad[0],
                                   l->pad[1],         l->pad[2],    l->pad[3],    l->groups};
         key = XXH3_64bits_withSeed(shape, sizeof shape, key);
     }
-    return yk_cache_dir(dir, e) == YK_OK && yk_path(path, e, "%s/engines/%016" PRIx64, dir, key) == YK_OK;
+    return yk_cache_dir(dir, e) == YK_OK &&
+           yk_path(path, e, "%s/engines/%016" PRIx64, dir, key) == YK_OK;
 }
 
 /* The engine that is noted, or by measuring, and then noted. A note that is lost costs a measurement, a wrong one likewise. */
-static yk_code ask_engine(struct yk_session *s, const char **chosen, char said[256], struct yk_error *e)
+static yk_code ask_engine(struct yk_session *s, const char **chosen, char said[256],
+                          struct yk_error *e)
 {
     char path[YK_PATH_MAX], *text = NULL;
     size_t n;
     struct yk_error why = {0};
     bool noted = note_path(s, path, &why);
     if (noted && yk_file_read(path, 32, &text, &n, &why) == YK_OK && strcmp(text, "auto") != 0 &&
-        s->ops->engine(s->model, &s->params, text, largest_shard(s), s->threads, s->o.isa, chosen, said, &why) == YK_OK) {
+        s->ops->engine(s->model, &s->params, text, largest_shard(s), s->threads, s->o.isa, chosen,
+                       said, &why) == YK_OK) {
         snprintf(said, 256, "%s was measured before, see '%.200s'", *chosen, path);
         free(text);
         return YK_OK;
     }
     free(text);
-    yk_code rc = s->ops->engine(s->model, &s->params, "auto", largest_shard(s), s->threads, s->o.isa, chosen, said, e);
+    yk_code rc = s->ops->engine(s->model, &s->params, "auto", largest_shard(s), s->threads,
+                                s->o.isa, chosen, said, e);
     if (rc == YK_OK && noted) {
         char *name = strrchr(path, '/');
         *name = '\0';
@@ -118,7 +129,8 @@ yk_code yk_session_engine(struct yk_session *s, struct yk_error *e)
     char said[256] = "";
     yk_code rc = YK_OK;
     if (!ask)
-        rc = s->ops->engine(s->model, &s->params, s->o.engine, largest_shard(s), s->threads, s->o.isa, &chosen, said, e);
+        rc = s->ops->engine(s->model, &s->params, s->o.engine, largest_shard(s), s->threads,
+                            s->o.isa, &chosen, said, e);
     else if (s->job.mpi.rank == 0)
         rc = ask_engine(s, &chosen, said, e);
     if (ask && many) {
@@ -136,7 +148,8 @@ yk_code yk_session_engine(struct yk_session *s, struct yk_error *e)
         free(all);
         chosen = mine.engine;
         if (rc == YK_OK && s->job.mpi.rank != 0)
-            rc = s->ops->engine(s->model, &s->params, chosen, largest_shard(s), s->threads, s->o.isa, &chosen, said, e);
+            rc = s->ops->engine(s->model, &s->params, chosen, largest_shard(s), s->threads,
+                                s->o.isa, &chosen, said, e);
     }
     if (rc == YK_OK && ask)
         rc = yk_opts_set(&s->opts, "engine", chosen, YK_COMMAND_LINE, e);

@@ -35,14 +35,16 @@ static void test_refuses(void **state)
         const char *text, *hint;
     } BAD[] = {
         {"data=nowhere", YK_DATA, "nowhere", ""},
-        {"data=data/train-images-idx3-ubyte target-loss=0.3", YK_USAGE, "a target needs test data", "--test-data"},
+        {"data=data/train-images-idx3-ubyte target-loss=0.3", YK_USAGE, "a target needs test data",
+         "--test-data"},
         {"batch=1004", YK_USAGE, "--batch 1004 is more than the 1003 examples of", ""},
         {"test-data=other", YK_USAGE, "8x8x1", ""}, /* both shapes are named */
         {"test-data=other", YK_USAGE, "6x6x1", ""},
         {"test-data=nowhere", YK_DATA, "nowhere", ""},
         {"verbose=true", YK_USAGE, "--quiet and --verbose", ""},
         {"schedule=cosine", YK_USAGE, "not a schedule", "constant"},
-        {"compress=bf16 workers=2", YK_USAGE, "--compress means nothing to workers that are threads", "--hosts"},
+        {"compress=bf16 workers=2", YK_USAGE,
+         "--compress means nothing to workers that are threads", "--hosts"},
         {"run=data", YK_USAGE, "'data'", "--resume"}, /* a folder is never used twice */
         {"resume=nowhere", YK_DATA, "nowhere", ""},
         {"resume=data", YK_DATA, "data", ""}, /* a folder, but no run */
@@ -55,7 +57,8 @@ static void test_refuses(void **state)
     unsigned before = entries(".");
     for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++) {
         yk_code rc = tiny_open(&s, BAD[i].options, &e);
-        if (rc != BAD[i].code || strstr(e.text, BAD[i].text) == NULL || strstr(e.hint, BAD[i].hint) == NULL)
+        if (rc != BAD[i].code || strstr(e.text, BAD[i].text) == NULL ||
+            strstr(e.hint, BAD[i].hint) == NULL)
             fail_msg("%s: %d '%s' '%s'", BAD[i].options, rc, e.text, e.hint);
         assert_int_equal(entries("."), before);
     }
@@ -70,7 +73,8 @@ static void test_model_names(void **state)
         {"sofmax", "unknown model 'sofmax'", "did you mean 'softmax'?"},
         {"quux", "unknown model 'quux'", "'yoke help train' lists the models"},
         {NULL, "which model?", ""},
-        {"a name that is much longer than any name of a model should ever be, by far", "unknown model", ""},
+        {"a name that is much longer than any name of a model should ever be, by far",
+         "unknown model", ""},
     };
     struct yk_options values = {0};
     struct yk_opts opts;
@@ -87,7 +91,8 @@ static void test_model_names(void **state)
     tiny_set(&opts, "resume", "somewhere");
     struct yk_session *s = NULL;
     struct yk_error e;
-    assert_int_equal(yk_session_open(&s, &opts, "softmax", &e), YK_USAGE); /* the run knows its model */
+    assert_int_equal(yk_session_open(&s, &opts, "softmax", &e),
+                     YK_USAGE); /* the run knows its model */
     assert_non_null(strstr(e.text, "leave out 'softmax'"));
     yk_opts_release(&opts);
 }
@@ -99,7 +104,8 @@ static void test_dry_run(void **state)
     struct yk_error e;
     struct yk_buf plan = {0};
     unsigned before = entries(".");
-    assert_int_equal(tiny_open(&s, "dry-run=true batch=100 epochs=3 optimizer=adam target-loss=0.2", &e), YK_OK);
+    assert_int_equal(
+        tiny_open(&s, "dry-run=true batch=100 epochs=3 optimizer=adam target-loss=0.2", &e), YK_OK);
     yk_session_plan(s, &plan);
     assert_non_null(strstr(plan.data, "softmax, 260 parameters\n")); /* 4 x 64 weights, 4 biases */
     assert_non_null(strstr(plan.data, "1003 training and 257 test examples of 8x8x1, 4 classes"));
@@ -135,7 +141,8 @@ static void test_config(void **state)
     assert_null(json_object_get(j, "quiet"));
     assert_null(json_object_get(j, "epochs")); /* the model's length gave way to --steps */
     json_decref(j);
-    assert_true(yk_exists("a/ranks.json") && yk_exists("a/log.txt") && yk_is_dir("a/events/worker-0"));
+    assert_true(yk_exists("a/ranks.json") && yk_exists("a/log.txt") &&
+                yk_is_dir("a/events/worker-0"));
 }
 
 /* Resumed from another folder, with nothing said: data and test data are found. */
@@ -156,10 +163,12 @@ static void test_resume_elsewhere(void **state)
 static void test_resume_changes(void **state)
 {
     (void)state;
-    static const char *const NO[] = {"batch=7",           "seed=2",   "lr=0.5", "optimizer=adam", "momentum=0.5",
-                                     "schedule=cosine:9", "data=data"};
-    static const char *const YES[] = {"steps=9", "epochs=9",          "max-seconds=9", "eval-every=9", "checkpoint-every=9",
-                                      "keep=9",  "target-loss=0.001", "threads=1",     "isa=plain",    "target-accuracy=1"};
+    static const char *const NO[] = {"batch=7",        "seed=2",       "lr=0.5",
+                                     "optimizer=adam", "momentum=0.5", "schedule=cosine:9",
+                                     "data=data"};
+    static const char *const YES[] = {
+        "steps=9", "epochs=9",          "max-seconds=9", "eval-every=9", "checkpoint-every=9",
+        "keep=9",  "target-loss=0.001", "threads=1",     "isa=plain",    "target-accuracy=1"};
     struct yk_session *s = tiny_train("steps=3 batch=10 run=a");
     struct yk_error e;
     char options[128];
@@ -219,7 +228,8 @@ static void test_lock(void **state)
     assert_non_null(strstr(e.text, "'a'"));
     assert_int_equal(tiny_open(&other, "run=a", &e), YK_USAGE);
     yk_session_close(s);
-    assert_int_equal(tiny_open(&s, "resume=a", &e), YK_OK); /* free again; and it had no checkpoint yet */
+    assert_int_equal(tiny_open(&s, "resume=a", &e),
+                     YK_OK); /* free again; and it had no checkpoint yet */
     assert_int_equal(s->now.step, 0);
     yk_session_close(s);
     yk_session_close(NULL);
@@ -262,8 +272,13 @@ static void test_class_names_of_hosts(void **state)
     (void)state;
     static struct yk_session s;
     static char names[2][16] = {"blue/red", "green/red"}, data[] = "photos", others[] = "others";
-    struct yk_dataset blue = {.class_names = names[0]}, green = {.class_names = names[1]}, none = {0};
-    struct yk_portion p[2] = {{.rows = 5, .shape = {8, 8, 3}, .classes = 2, .names = yk_input_names_xxh3(&blue), .host = "a"}};
+    struct yk_dataset blue = {.class_names = names[0]}, green = {.class_names = names[1]},
+                      none = {0};
+    struct yk_portion p[2] = {{.rows = 5,
+                               .shape = {8, 8, 3},
+                               .classes = 2,
+                               .names = yk_input_names_xxh3(&blue),
+                               .host = "a"}};
     struct yk_error e = {0};
     assert_true(yk_input_names_xxh3(&none) == 0 && p[0].names != 0);
     s.ops = yk_model_find("softmax");
@@ -281,7 +296,8 @@ static void test_class_names_of_hosts(void **state)
     free(s.share);
     free(s.share_of);
     assert_int_equal(yk_input_share(&s, p, &e), YK_USAGE);
-    assert_string_equal(e.text, "the class folders of 'others' are called otherwise than those of 'a'");
+    assert_string_equal(e.text,
+                        "the class folders of 'others' are called otherwise than those of 'a'");
     free(s.share);
     free(s.share_of);
 }

@@ -20,7 +20,8 @@ static void options_of(char out[512], const char *fmt, ...)
 /* A new folder, with a cache of its own. */
 static int sparse_setup(void **state)
 {
-    return testdir_setup(state) == 0 && chdir(*state) == 0 ? setenv("XDG_CACHE_HOME", *state, 1) : -1;
+    return testdir_setup(state) == 0 && chdir(*state) == 0 ? setenv("XDG_CACHE_HOME", *state, 1)
+                                                           : -1;
 }
 
 static yk_code sparse_open(struct yk_session **out, const char *options, struct yk_error *e)
@@ -89,7 +90,9 @@ static void test_by_hand(void **state)
     static const char *const NAME[] = {"sgd", "adagrad"};
     for (size_t opt = 0; opt < 2; opt++) {
         char options[512];
-        options_of(options, "%s optimizer=%s lr=0.05 batch=1 shuffle-buffer=1 epochs=2 features=700", SPARSE, NAME[opt]);
+        options_of(options,
+                   "%s optimizer=%s lr=0.05 batch=1 shuffle-buffer=1 epochs=2 features=700", SPARSE,
+                   NAME[opt]);
         struct yk_session *s = sparse_train(options);
         double w[701] = {0}, n[701] = {0}, total = 0; /* the bias last */
         for (uint64_t i = 0; i < 2 * (uint64_t)ROWS; i++) {
@@ -109,7 +112,8 @@ static void test_by_hand(void **state)
         assert_true(fabs((double)s->params.flat[bias->at] - w[700]) < 1e-4);
         for (size_t i = 0; i < 700; i++)
             if (fabs((double)s->params.flat[weight->at + i] - w[i]) > 1e-4)
-                fail_msg("%s: weight %d is %g, not %g", NAME[opt], (int)i, (double)s->params.flat[weight->at + i], w[i]);
+                fail_msg("%s: weight %d is %g, not %g", NAME[opt], (int)i,
+                         (double)s->params.flat[weight->at + i], w[i]);
         json_t *j = yk_session_summary(s);
         assert_true(fabs(tiny_number(j, "progressive_loss") - total / (2 * ROWS)) < 1e-5);
         assert_true(w[s->train.sparse->block[0].key[0]] != 0);
@@ -124,9 +128,10 @@ enum { SLOW = 1, EVERY = 4 };
 #else
 enum { SLOW = 0, EVERY = 1 };
 #endif
-static const char *const OPTIMIZER[] = {"sgd lr=0.05",      "sgd lr=0.05 l2=0.01", "sgd lr=0.05 l1=0.001 l2=0.01",
-                                        "adagrad l1=0.001", "adagrad l2=0.01",     "momentum lr=0.01",
-                                        "ftrl l1=0.1",      "ftrl l2=0.1",         "adagrad schedule=warmup:10,cosine:50"};
+static const char *const OPTIMIZER[] = {
+    "sgd lr=0.05",      "sgd lr=0.05 l2=0.01", "sgd lr=0.05 l1=0.001 l2=0.01",
+    "adagrad l1=0.001", "adagrad l2=0.01",     "momentum lr=0.01",
+    "ftrl l1=0.1",      "ftrl l2=0.1",         "adagrad schedule=warmup:10,cosine:50"};
 enum { OPTIMIZERS = sizeof OPTIMIZER / sizeof OPTIMIZER[0] };
 
 /* local, sync and allreduce, 1 to 4 workers, 1 to 3 owners, every optimizer that has a sparse use, with what is caught up lazily: one
@@ -136,7 +141,8 @@ static void test_same_bits(void **state)
     (void)state;
     for (size_t i = 0; i < OPTIMIZERS; i++) {
         char options[512], expected[17], hash[17];
-        options_of(options, "%s global-batch=60 shards=12 steps=40 optimizer=%s", SPARSE, OPTIMIZER[i]);
+        options_of(options, "%s global-batch=60 shards=12 steps=40 optimizer=%s", SPARSE,
+                   OPTIMIZER[i]);
         sparse_hash(options, expected);
         for (unsigned workers = 1; workers <= 4; workers++)
             for (unsigned ps = 0; ps <= 3; ps++) {
@@ -144,15 +150,17 @@ static void test_same_bits(void **state)
                 if (SLOW && (4 * workers + ps + i) % 8 != 0)
                     continue;
                 snprintf(mode, sizeof mode, ps == 0 ? "allreduce" : "sync ps=%u", ps);
-                options_of(options, "%s global-batch=60 shards=12 steps=40 optimizer=%s mode=%s workers=%u", SPARSE, OPTIMIZER[i],
-                           mode, workers);
+                options_of(options,
+                           "%s global-batch=60 shards=12 steps=40 optimizer=%s mode=%s workers=%u",
+                           SPARSE, OPTIMIZER[i], mode, workers);
                 sparse_hash(options, hash);
                 if (strcmp(hash, expected) != 0)
                     fail_msg("%s: %s, not %s", options, hash, expected);
             }
         if (SLOW && i > 0)
             continue;
-        options_of(options, "%s global-batch=60 shards=11 steps=40 optimizer=%s", SPARSE, OPTIMIZER[i]);
+        options_of(options, "%s global-batch=60 shards=11 steps=40 optimizer=%s", SPARSE,
+                   OPTIMIZER[i]);
         sparse_hash(options, hash);
         assert_string_not_equal(hash, expected); /* the order of the sums is what makes it so */
     }
@@ -173,7 +181,8 @@ static void test_sweep(void **state)
             assert_true(yk_session_sweeps(s));
             hash_of(s, swept);
             yk_session_close(s);
-            options_of(options, "%s %s epochs=2 optimizer=%s mode=sync workers=1", SPARSE, BATCH[b], OPTIMIZER[i]);
+            options_of(options, "%s %s epochs=2 optimizer=%s mode=sync workers=1", SPARSE, BATCH[b],
+                       OPTIMIZER[i]);
             s = sparse_train(options);
             assert_false(yk_session_sweeps(s));
             hash_of(s, pushed);
@@ -186,22 +195,27 @@ static void test_sweep(void **state)
 static void test_resume(void **state)
 {
     (void)state;
-    static const char *const CREW[] = {"mode=local workers=1", "mode=sync workers=3 ps=2", "mode=allreduce workers=2",
-                                       "mode=sync workers=4 ps=1", "mode=sync workers=1 ps=3"};
+    static const char *const CREW[] = {"mode=local workers=1", "mode=sync workers=3 ps=2",
+                                       "mode=allreduce workers=2", "mode=sync workers=4 ps=1",
+                                       "mode=sync workers=1 ps=3"};
     for (size_t i = 0; i < OPTIMIZERS; i += EVERY) {
         char options[512], expected[17], hash[17];
-        options_of(options, "%s global-batch=60 shards=12 steps=100 optimizer=%s holdout=0.1 run=whole%zu", SPARSE, OPTIMIZER[i],
-                   i);
+        options_of(options,
+                   "%s global-batch=60 shards=12 steps=100 optimizer=%s holdout=0.1 run=whole%zu",
+                   SPARSE, OPTIMIZER[i], i);
         struct yk_session *s = sparse_train(options);
         hash_of(s, expected);
         json_t *whole = yk_session_summary(s), *j;
         yk_session_close(s);
         for (unsigned start = 0; start < 5; start++) {
             if (start == 0)
-                options_of(options, "%s global-batch=60 shards=12 steps=20 optimizer=%s holdout=0.1 run=run%zu %s", SPARSE,
-                           OPTIMIZER[i], i, CREW[start]);
+                options_of(
+                    options,
+                    "%s global-batch=60 shards=12 steps=20 optimizer=%s holdout=0.1 run=run%zu %s",
+                    SPARSE, OPTIMIZER[i], i, CREW[start]);
             else
-                options_of(options, "resume=run%zu steps=%u %s", i, 20 * (start + 1), CREW[(start + i) % 5]);
+                options_of(options, "resume=run%zu steps=%u %s", i, 20 * (start + 1),
+                           CREW[(start + i) % 5]);
             s = sparse_train(options);
             assert_int_equal(s->now.step, 20 * (start + 1));
             if (start == 4)
@@ -216,7 +230,8 @@ static void test_resume(void **state)
         assert_true(tiny_number(j, "examples") == tiny_number(whole, "examples"));
         assert_true(tiny_number(j, "test_loss") == tiny_number(whole, "test_loss"));
         assert_true(tiny_number(j, "test_auc") == tiny_number(whole, "test_auc"));
-        assert_true(fabs(tiny_number(j, "progressive_loss") - tiny_number(whole, "progressive_loss")) < 1e-9);
+        assert_true(fabs(tiny_number(j, "progressive_loss") -
+                         tiny_number(whole, "progressive_loss")) < 1e-9);
         json_decref(j);
         json_decref(whole);
     }
@@ -229,7 +244,8 @@ static void test_metrics(void **state)
     static const unsigned SIZE[] = {1, 7, 1000, 4096};
     for (size_t i = 0; i < 4; i++) {
         char options[512];
-        options_of(options, "%s holdout=0.25 batch=10 epochs=3 lr=0.05 test-batch=%u", SPARSE, SIZE[i]);
+        options_of(options, "%s holdout=0.25 batch=10 epochs=3 lr=0.05 test-batch=%u", SPARSE,
+                   SIZE[i]);
         struct yk_session *s = sparse_train(options);
         double p[ROWS], loss = 0, above = 0, pairs = 0, w[601];
         unsigned right = 0, said = 0, hits = 0, are = 0, n = s->test.rows;
@@ -276,7 +292,8 @@ static void test_holdout(void **state)
         yk_buf_format(&text, "%u %u:1\n", i % 2, i);
     assert_int_equal(yk_file_write("own.libsvm", text.data, text.len, NULL), YK_OK);
     yk_buf_release(&text);
-    struct yk_session *s = sparse_train("data=own.libsvm holdout=0.3 batch=7 epochs=2 optimizer=sgd lr=1 threads=1");
+    struct yk_session *s =
+        sparse_train("data=own.libsvm holdout=0.3 batch=7 epochs=2 optimizer=sgd lr=1 threads=1");
     unsigned test = 0;
     assert_true(s->test.rows == 30 && s->train.rows == 70 && s->params.view[1].count == LEFT);
     for (unsigned i = 0; i < LEFT; i++) {
@@ -294,7 +311,8 @@ static void test_holdout(void **state)
 static void test_modes(void **state)
 {
     (void)state;
-    static const char *const MODE[] = {"mode=async workers=3", "mode=async workers=4 ps=3", "mode=ssp workers=3 staleness=1 ps=2",
+    static const char *const MODE[] = {"mode=async workers=3", "mode=async workers=4 ps=3",
+                                       "mode=ssp workers=3 staleness=1 ps=2",
                                        "mode=sync workers=3 backup=1 ps=2"};
     unsigned rows = SLOW ? 6000 : 40000;
     double alone = 0;
@@ -353,7 +371,8 @@ static void __attribute__((unused)) test_planted(void **state)
 {
     (void)state;
     enum { MANY = 1000000, FEATURES = 10000 };
-    struct yk_session *s = sparse_train("data=synth-criteo:1000000:10000:1 holdout=0.1 batch=100 epochs=2 lr=0.03 threads=1");
+    struct yk_session *s = sparse_train(
+        "data=synth-criteo:1000000:10000:1 holdout=0.1 batch=100 epochs=2 lr=0.03 threads=1");
     struct yk_synth *truth;
     struct yk_error e;
     static double w[FEATURES];
@@ -368,8 +387,10 @@ static void __attribute__((unused)) test_planted(void **state)
     }
     theirs /= (double)s->test.rows;
     assert_true(fabs(theirs / best - 1) < 0.01); /* the labels are drawn as it says */
-    if (s->curve.test_loss > best * 1.02 || s->curve.test_loss > theirs * 1.02 || s->curve.test_loss < theirs)
-        fail_msg("test loss %g; the true model's is %g, and %g is the best", s->curve.test_loss, theirs, best);
+    if (s->curve.test_loss > best * 1.02 || s->curve.test_loss > theirs * 1.02 ||
+        s->curve.test_loss < theirs)
+        fail_msg("test loss %g; the true model's is %g, and %g is the best", s->curve.test_loss,
+                 theirs, best);
     yk_synth_close(truth);
     yk_session_close(s);
 }
@@ -398,18 +419,22 @@ static void test_unknown(void **state)
 static void test_refuses(void **state)
 {
     (void)state;
-    static const char TRAIN[] = "1 3:1 9:1\n0 4:1\n-1 2:1\n+1 3:2\n", BAD[] = "1 3:1\n1 x3\n0 4:1\n";
+    static const char TRAIN[] = "1 3:1 9:1\n0 4:1\n-1 2:1\n+1 3:2\n",
+                      BAD[] = "1 3:1\n1 x3\n0 4:1\n";
     static const struct {
         const char *options, *text;
         yk_code code;
     } WRONG[] = {
         {"batch=1", "'yoke train logreg' needs --data", YK_USAGE},
-        {"data=bad.libsvm batch=1", "'bad.libsvm' line 2: expected index:value, found 'x3'", YK_DATA},
+        {"data=bad.libsvm batch=1", "'bad.libsvm' line 2: expected index:value, found 'x3'",
+         YK_DATA},
         {"data=train.libsvm test-data=bad.libsvm batch=1", "'bad.libsvm' line 2", YK_DATA},
         {"data=empty.libsvm batch=1", "no rows", YK_DATA},
         {"data=absent.libsvm batch=1", "cannot open 'absent.libsvm'", YK_DATA},
-        {"data=train.libsvm batch=1 optimizer=adam", "--optimizer adam would move all 11 weights", YK_USAGE},
-        {"data=train.libsvm batch=1 features=9", "has 10 features, --features 9 are too few", YK_USAGE},
+        {"data=train.libsvm batch=1 optimizer=adam", "--optimizer adam would move all 11 weights",
+         YK_USAGE},
+        {"data=train.libsvm batch=1 features=9", "has 10 features, --features 9 are too few",
+         YK_USAGE},
         {"data=train.libsvm batch=5", "--batch 5 is more than the 4 examples", YK_USAGE},
         {"data=train.libsvm batch=1 target-loss=0.1", "a target needs test data", YK_USAGE},
         {"data=train.libsvm batch=1 mode=sync workers=2 ps=18", "owners are too many", YK_USAGE},
@@ -446,7 +471,8 @@ int main(void)
         TEST(test_unknown),
         TEST(test_refuses),
         TEST(test_threads),
-#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__) /* a million rows, by one thread */
+#if !defined(__SANITIZE_THREAD__) &&                                                               \
+    !defined(__SANITIZE_ADDRESS__) /* a million rows, by one thread */
         TEST(test_planted),
 #endif
     };

@@ -58,7 +58,8 @@ static const char *host_of(const struct yk_session *s, unsigned rank, char out[2
 }
 
 static json_t *
-histogram(const struct yk_ledger *l) /* pushes by staleness, up to the largest seen; the last of 256 holds all above */
+histogram(const struct yk_ledger
+              *l) /* pushes by staleness, up to the largest seen; the last of 256 holds all above */
 {
     json_t *list = json_array();
     uint64_t last = l->most < YK_STALE - 1 ? l->most : YK_STALE - 1;
@@ -70,7 +71,8 @@ histogram(const struct yk_ledger *l) /* pushes by staleness, up to the largest s
 static json_t *staleness(const struct yk_ledger *l)
 {
     return json_pack("{s:o, s:I, s:I, s:o}", "mean", yk_json_real(yk_ledger_mean(l)), "p99",
-                     (json_int_t)yk_ledger_quantile(l, 0.99), "max", (json_int_t)l->most, "histogram", histogram(l));
+                     (json_int_t)yk_ledger_quantile(l, 0.99), "max", (json_int_t)l->most,
+                     "histogram", histogram(l));
 }
 
 /* One worker: what the clock counted, and where its time went, scaled from the sampled steps to its training time. */
@@ -79,29 +81,36 @@ static json_t *worker_detail(const struct yk_session *s, unsigned w, uint64_t pu
     const struct yk_crew *c = &s->crew;
     const struct yk_phases *p = &c->account[w];
     const struct yk_member *m = &c->clock.member[w];
-    bool alone = c->rule.workers == 1 && c->comm->shared; /* its seconds are the run's, over all starts */
-    unsigned rank = c->rule.mode == YK_MODE_allreduce || c->rule.mode == YK_MODE_local ? w : c->rule.owners + w;
-    double seconds = alone ? s->now.seconds : c->comm->shared ? s->now.seconds - s->times.before : p->seconds;
+    bool alone =
+        c->rule.workers == 1 && c->comm->shared; /* its seconds are the run's, over all starts */
+    unsigned rank =
+        c->rule.mode == YK_MODE_allreduce || c->rule.mode == YK_MODE_local ? w : c->rule.owners + w;
+    double seconds = alone             ? s->now.seconds
+                     : c->comm->shared ? s->now.seconds - s->times.before
+                                       : p->seconds;
     double all = p->input + p->pull + p->compute + p->push,
            exact = p->shuffle + p->images; /* of all steps; the others of a sample */
     double scale = all > 0 ? fmax(seconds - exact, 0) / all : 0;
     char host[256];
-    json_t *j =
-        json_pack("{s:i, s:s, s:I, s:I, s:o, s:I, s:I}", "rank", (int)rank, "host", host_of(s, rank, host), "steps",
-                  (json_int_t)(alone ? s->now.step : m->ledger.steps), "examples",
-                  (json_int_t)(alone ? s->now.examples : m->ledger.examples), "seconds", yk_json_real(seconds), "bytes_sent",
-                  (json_int_t)(alone ? 0 : p->sent), "bytes_received", (json_int_t)(alone ? 0 : p->received));
-    json_object_set_new(j, "phases",
-                        json_pack("{s:o, s:o, s:o, s:o, s:o}", "input", yk_json_real(p->input * scale + exact), "pull",
-                                  yk_json_real(alone ? p->pull * scale : 0), "compute", yk_json_real(p->compute * scale), "push",
-                                  yk_json_real(p->push * scale), "wait",
-                                  yk_json_real(alone ? s->times.blocked : p->pull * scale)));
+    json_t *j = json_pack("{s:i, s:s, s:I, s:I, s:o, s:I, s:I}", "rank", (int)rank, "host",
+                          host_of(s, rank, host), "steps",
+                          (json_int_t)(alone ? s->now.step : m->ledger.steps), "examples",
+                          (json_int_t)(alone ? s->now.examples : m->ledger.examples), "seconds",
+                          yk_json_real(seconds), "bytes_sent", (json_int_t)(alone ? 0 : p->sent),
+                          "bytes_received", (json_int_t)(alone ? 0 : p->received));
+    json_object_set_new(
+        j, "phases",
+        json_pack("{s:o, s:o, s:o, s:o, s:o}", "input", yk_json_real(p->input * scale + exact),
+                  "pull", yk_json_real(alone ? p->pull * scale : 0), "compute",
+                  yk_json_real(p->compute * scale), "push", yk_json_real(p->push * scale), "wait",
+                  yk_json_real(alone ? s->times.blocked : p->pull * scale)));
     if (p->images > 0)
         json_object_set_new(j, "image_seconds", yk_json_real(p->images));
     if (!alone) {
         json_object_set_new(j, "worker", json_integer(w));
         json_object_set_new(j, "alive", json_boolean(m->alive));
-        json_object_set_new(j, "share", yk_json_real(pushes > 0 ? (double)m->ledger.steps / (double)pushes : 0));
+        json_object_set_new(
+            j, "share", yk_json_real(pushes > 0 ? (double)m->ledger.steps / (double)pushes : 0));
         json_object_set_new(j, "stale_dropped", json_integer((json_int_t)m->ledger.dropped));
         json_object_set_new(j, "torn", json_integer((json_int_t)m->ledger.torn));
         json_object_set_new(j, "staleness", staleness(&m->ledger));
@@ -128,8 +137,9 @@ static json_t *events(const struct yk_session *s)
 {
     json_t *list = json_array();
     for (unsigned i = 0; i < s->events; i++)
-        json_array_append_new(list, json_pack("{s:o, s:I, s:s}", "seconds", yk_json_real(s->event[i].seconds), "step",
-                                              (json_int_t)s->event[i].step, "what", s->event[i].text));
+        json_array_append_new(
+            list, json_pack("{s:o, s:I, s:s}", "seconds", yk_json_real(s->event[i].seconds), "step",
+                            (json_int_t)s->event[i].step, "what", s->event[i].text));
     return list;
 }
 
@@ -181,7 +191,8 @@ json_t *yk_session_summary(const struct yk_session *s)
     json_object_set_new(j, "global_steps", json_integer((json_int_t)s->now.step));
     json_object_set_new(j, "discarded_steps", json_integer((json_int_t)s->discarded));
     json_object_set_new(j, "examples", json_integer((json_int_t)s->now.examples));
-    json_object_set_new(j, "epochs", yk_json_real((double)s->now.examples / (double)s->crew.rule.rows));
+    json_object_set_new(j, "epochs",
+                        yk_json_real((double)s->now.examples / (double)s->crew.rule.rows));
     json_object_set_new(j, "seconds", yk_json_real(seconds));
     json_object_set_new(j, "startup_seconds", yk_json_real(s->times.startup));
     json_object_set_new(j, "eval_seconds", yk_json_real(s->times.eval_seconds));
@@ -193,12 +204,15 @@ json_t *yk_session_summary(const struct yk_session *s)
     json_object_set_new(j, "test_loss", yk_json_real(s->curve.test_loss));
     json_object_set_new(j, "test_accuracy", yk_json_real(s->curve.test_accuracy));
     if (s->ops->keys != NULL) {
-        json_object_set_new(j, "progressive_loss",
-                            yk_json_real(s->now.examples > 0 ? s->now.total_loss / (double)s->now.examples : NAN));
+        json_object_set_new(
+            j, "progressive_loss",
+            yk_json_real(s->now.examples > 0 ? s->now.total_loss / (double)s->now.examples : NAN));
         json_object_set_new(j, "test_auc", yk_json_real(s->curve.test_auc));
         json_object_set_new(j, "test_precision", yk_json_real(s->curve.test_precision));
         json_object_set_new(j, "test_recall", yk_json_real(s->curve.test_recall));
-        json_object_set_new(j, "bad_rows", json_integer(s->train.sparse != NULL ? (json_int_t)s->train.sparse->bad : 0));
+        json_object_set_new(
+            j, "bad_rows",
+            json_integer(s->train.sparse != NULL ? (json_int_t)s->train.sparse->bad : 0));
     }
     json_object_set_new(j, "stop_reason", json_string(yk_stop_name(s->stop)));
     json_object_set_new(j, "target_seconds", yk_json_real(s->curve.target_seconds));

@@ -33,7 +33,8 @@ static uint64_t rows_of(const struct yk_session *s)
 {
     const struct yk_rule *r = &s->crew.rule;
     uint64_t steps = s->watch.look_at > s->now.step ? s->watch.look_at - s->now.step : 1;
-    uint64_t most = r->batch < MOST ? MOST / r->batch : 1, left = r->rows - s->crew.clock.position % r->rows;
+    uint64_t most = r->batch < MOST ? MOST / r->batch : 1,
+             left = r->rows - s->crew.clock.position % r->rows;
     uint64_t rows = (steps < most ? steps : most) * r->batch;
     return rows < left ? rows : left;
 }
@@ -93,7 +94,8 @@ void yk_session_sweep(struct yk_session *s, struct yk_hand *hand)
         c->clock.position += rows;
         yk_ledger_sweep(&c->clock.member[0].ledger, steps, rows, sweep.loss);
         yk_ledger_sweep(&c->clock.member[0].since, steps, rows, sweep.loss);
-        const struct yk_stepped done = {.step = o->step, .examples = (uint32_t)rows, .loss = sweep.loss};
+        const struct yk_stepped done = {
+            .step = o->step, .examples = (uint32_t)rows, .loss = sweep.loss};
         on = yk_watch_stepped(s, &done) == YK_GO;
     }
     server->halted = server->ended = true;

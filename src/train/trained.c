@@ -11,7 +11,8 @@
 static struct yk_rows NO_ROWS; /* tells a model's shape that it is sparse */
 
 static yk_code read_checkpoint(struct yk_trained *t, const char *what, struct yk_tensors *file,
-                               void (*damaged)(void *arg, const struct yk_error *why), void *arg, struct yk_error *e)
+                               void (*damaged)(void *arg, const struct yk_error *why), void *arg,
+                               struct yk_error *e)
 {
     char dir[YK_PATH_MAX];
     int found;
@@ -31,11 +32,14 @@ static yk_code read_checkpoint(struct yk_trained *t, const char *what, struct yk
 }
 
 /* What stands in "NAME.0", "NAME.1", ...: nothing if there are none. */
-static yk_code read_text(const struct yk_tensors *file, const char *name, struct yk_buf *out, struct yk_error *e)
+static yk_code read_text(const struct yk_tensors *file, const char *name, struct yk_buf *out,
+                         struct yk_error *e)
 {
     const char *line;
     char key[24];
-    for (unsigned i = 0; snprintf(key, sizeof key, "%s.%u", name, i), (line = yk_tensors_meta(file, key)) != NULL; i++)
+    for (unsigned i = 0;
+         snprintf(key, sizeof key, "%s.%u", name, i), (line = yk_tensors_meta(file, key)) != NULL;
+         i++)
         yk_buf_text(out, line);
     return out->failed ? yk_fail_memory(e, out->len) : YK_OK;
 }
@@ -63,10 +67,12 @@ static yk_code read_meta(struct yk_trained *t, const struct yk_tensors *file, st
                *shape = yk_tensors_meta(file, "shape");
     const char *classes = yk_tensors_meta(file, "classes"), *step = yk_tensors_meta(file, "step");
     uint32_t *d = t->shape.shape;
-    if (model == NULL || data == NULL || shape == NULL || classes == NULL || step == NULL || strlen(model) >= sizeof t->name ||
-        sscanf(shape, "%ux%ux%u", &d[0], &d[1], &d[2]) != 3 || d[0] == 0 || d[1] == 0 || d[2] == 0 ||
-        (double)d[0] * d[1] * d[2] > UINT32_MAX)
-        return yk_fail(e, YK_DATA, "'%s' was not written by yoke: its metadata tells no model, data and shape", t->path);
+    if (model == NULL || data == NULL || shape == NULL || classes == NULL || step == NULL ||
+        strlen(model) >= sizeof t->name || sscanf(shape, "%ux%ux%u", &d[0], &d[1], &d[2]) != 3 ||
+        d[0] == 0 || d[1] == 0 || d[2] == 0 || (double)d[0] * d[1] * d[2] > UINT32_MAX)
+        return yk_fail(e, YK_DATA,
+                       "'%s' was not written by yoke: its metadata tells no model, data and shape",
+                       t->path);
     snprintf(t->name, sizeof t->name, "%s", model);
     const char *test_data = yk_tensors_meta(file, "test_data");
     snprintf(t->data, sizeof t->data, "%s", data);
@@ -74,7 +80,8 @@ static yk_code read_meta(struct yk_trained *t, const struct yk_tensors *file, st
     snprintf(t->shape.name, sizeof t->shape.name, "%.*s", (int)sizeof t->shape.name - 1, model);
     t->shape.features = d[0] * d[1] * d[2];
     t->shape.classes = (uint32_t)strtoul(classes, NULL, 10);
-    const char *holdout = yk_tensors_meta(file, "holdout"), *bits = yk_tensors_meta(file, "hash_bits");
+    const char *holdout = yk_tensors_meta(file, "holdout"),
+               *bits = yk_tensors_meta(file, "hash_bits");
     t->holdout = holdout != NULL && test_data == NULL ? strtod(holdout, NULL) : 0;
     t->how.hash_bits = bits != NULL ? (unsigned)strtoul(bits, NULL, 10) : 0;
     static const char *const WORDS[] = {"row_format", "label_name", "index_name", "value_name"};
@@ -99,7 +106,10 @@ static yk_code read_meta(struct yk_trained *t, const struct yk_tensors *file, st
         t->ops = yk_model_find(t->name);
     if (t->ops != NULL && t->ops->keys != NULL)
         t->shape.sparse = &NO_ROWS;
-    return t->ops != NULL ? YK_OK : yk_fail(e, YK_DATA, "'%s' holds a '%s', a model this yoke does not know", t->path, t->name);
+    return t->ops != NULL
+               ? YK_OK
+               : yk_fail(e, YK_DATA, "'%s' holds a '%s', a model this yoke does not know", t->path,
+                         t->name);
 }
 
 static yk_code open_model(struct yk_trained *t, struct yk_error *e)
@@ -110,7 +120,8 @@ static yk_code open_model(struct yk_trained *t, struct yk_error *e)
 }
 
 yk_code yk_trained_open(struct yk_trained *t, const char *what, unsigned threads, const char *isa,
-                        void (*damaged)(void *arg, const struct yk_error *why), void *arg, struct yk_error *e)
+                        void (*damaged)(void *arg, const struct yk_error *why), void *arg,
+                        struct yk_error *e)
 {
     struct yk_tensors file = {0};
     struct yk_error why;
@@ -120,8 +131,8 @@ yk_code yk_trained_open(struct yk_trained *t, const char *what, unsigned threads
         return rc;
     rc = read_meta(t, &file, e);
     if (rc == YK_OK && (rc = open_model(t, &why)) != YK_OK)
-        rc =
-            yk_fail(e, rc == YK_USAGE ? YK_DATA : rc, "'%s': %.200s", t->path, why.text); /* the file's fault, not the caller's */
+        rc = yk_fail(e, rc == YK_USAGE ? YK_DATA : rc, "'%s': %.200s", t->path,
+                     why.text); /* the file's fault, not the caller's */
     if (rc == YK_OK)
         rc = t->ops->layout(t->model, &t->params, 0, e);
     if (rc == YK_OK && t->params.flat == NULL) /* a sparse model leaves it to whoever owns it */
@@ -134,7 +145,8 @@ yk_code yk_trained_open(struct yk_trained *t, const char *what, unsigned threads
         const struct yk_view *v = &t->params.view[i];
         const struct yk_tensor *from = yk_tensors_find(&file, v->name);
         if (from == NULL || from->count != v->count)
-            rc = yk_fail(e, YK_DATA, "'%s' has no tensor '%s' of the model's shape", t->path, v->name);
+            rc = yk_fail(e, YK_DATA, "'%s' has no tensor '%s' of the model's shape", t->path,
+                         v->name);
         else
             memcpy(t->params.flat + v->at, from->data, v->count * sizeof(float));
     }
@@ -162,15 +174,19 @@ void yk_trained_close(struct yk_trained *t)
     *t = (struct yk_trained){0};
 }
 
-yk_code yk_trained_fits(const struct yk_trained *t, const struct yk_dataset *set, struct yk_error *e)
+yk_code yk_trained_fits(const struct yk_trained *t, const struct yk_dataset *set,
+                        struct yk_error *e)
 {
     const uint32_t *a = t->shape.shape, *b = set->shape;
-    bool same =
-        set->sparse != NULL ? t->ops->keys != NULL : set->features == t->shape.features; /* unknown features count nothing */
+    bool same = set->sparse != NULL
+                    ? t->ops->keys != NULL
+                    : set->features == t->shape.features; /* unknown features count nothing */
     if (same && set->classes <= t->shape.classes)
         return YK_OK;
-    return yk_fail(e, YK_USAGE, "'%s' (%ux%ux%u, %u classes) does not fit the model in '%s' (%ux%ux%u, %u classes)", set->name,
-                   b[0], b[1], b[2], set->classes, t->path, a[0], a[1], a[2], t->shape.classes);
+    return yk_fail(
+        e, YK_USAGE,
+        "'%s' (%ux%ux%u, %u classes) does not fit the model in '%s' (%ux%ux%u, %u classes)",
+        set->name, b[0], b[1], b[2], set->classes, t->path, a[0], a[1], a[2], t->shape.classes);
 }
 
 static yk_code read_values(void *arg, const uint32_t *key, float *out, size_t n, struct yk_error *e)
@@ -182,8 +198,8 @@ static yk_code read_values(void *arg, const uint32_t *key, float *out, size_t n,
     return YK_OK;
 }
 
-yk_code yk_trained_score(struct yk_trained *t, struct yk_dataset *set, uint32_t batch, struct yk_score *score, float *prob,
-                         struct yk_error *e)
+yk_code yk_trained_score(struct yk_trained *t, struct yk_dataset *set, uint32_t batch,
+                         struct yk_score *score, float *prob, struct yk_error *e)
 {
     const struct yk_reader reader = {.read = read_values, .arg = t};
     yk_code rc = t->ops->packed ? yk_dataset_pack(set, e) : YK_OK;
@@ -194,7 +210,8 @@ yk_code yk_trained_score(struct yk_trained *t, struct yk_dataset *set, uint32_t 
     if (rows == NULL)
         return yk_fail_memory(e, set->rows * sizeof *rows);
     yk_dataset_rows(set, rows);
-    view.classes = t->shape.classes; /* a set may lack the highest classes; the model's output does not */
+    view.classes =
+        t->shape.classes; /* a set may lack the highest classes; the model's output does not */
     rc = view.rows > 0 ? yk_evaluate_prepare(t->ops, t->work, &view, batch, e) : YK_OK;
     if (rc == YK_OK)
         rc = yk_evaluate(t->ops, t->work, &t->params, &reader, &view, rows, batch, score, prob, e);

@@ -27,7 +27,8 @@ static void test_scores(void **state)
         assert_string_equal(t.name, "softmax");
         assert_string_equal(t.path, WHERE[1]);
         assert_string_equal(t.data, s->o.data);
-        assert_true(t.shape.features == 64 && t.shape.classes == 4 && t.shape.shape[0] == 8 && t.shape.shape[2] == 1);
+        assert_true(t.shape.features == 64 && t.shape.classes == 4 && t.shape.shape[0] == 8 &&
+                    t.shape.shape[2] == 1);
         assert_int_equal(yk_trained_fits(&t, &test, &e), YK_OK);
         assert_int_equal(yk_trained_score(&t, &test, 1024, &score, prob, &e), YK_OK);
         assert_int_equal(score.examples, TINY_TEST);
@@ -118,7 +119,8 @@ static void test_hostile(void **state)
         {"softmax", NULL, "3", 3, 4, "not written by yoke"},
         {"softmax", "2x2x1", NULL, 3, 4, "not written by yoke"},
         {"lenet", "2x2x1", "3", 3, 4, "does not know"},
-        {"a very very very very very very very very very very very long name", "2x2x1", "3", 3, 4, "not written by yoke"},
+        {"a very very very very very very very very very very very long name", "2x2x1", "3", 3, 4,
+         "not written by yoke"},
         {"softmax", "", "3", 3, 4, "not written by yoke"},
         {"softmax", "2x2", "3", 3, 4, "not written by yoke"},
         {"softmax", "0x2x1", "3", 3, 4, "not written by yoke"},
@@ -159,7 +161,8 @@ static void test_hostile(void **state)
         struct yk_error e = {0};
         assert_int_equal(yk_tensors_write("x.safetensors", tensor, 2, meta, metas, &e), YK_OK);
         yk_code rc = yk_trained_open(&t, "x.safetensors", 1, "auto", NULL, NULL, &e);
-        if ((rc == YK_OK) != (FILES[i].text == NULL) || (rc != YK_OK && strstr(e.text, FILES[i].text) == NULL))
+        if ((rc == YK_OK) != (FILES[i].text == NULL) ||
+            (rc != YK_OK && strstr(e.text, FILES[i].text) == NULL))
             fail_msg("%zu: %d '%s'", i, rc, e.text);
         assert_true(rc == YK_OK || rc == YK_DATA); /* the file is at fault, not the call */
         yk_trained_close(&t);
@@ -182,11 +185,13 @@ static void test_folders(void **state)
     assert_int_equal(yk_trained_open(&t, "data", 1, "auto", NULL, NULL, &e), YK_DATA);
     assert_non_null(strstr(e.text, "holds no checkpoint"));
     assert_non_null(strstr(e.hint, "runs/latest"));
-    assert_int_equal(yk_trained_open(&t, "data/train-images-idx3-ubyte", 1, "auto", NULL, NULL, &e), YK_DATA);
+    assert_int_equal(yk_trained_open(&t, "data/train-images-idx3-ubyte", 1, "auto", NULL, NULL, &e),
+                     YK_DATA);
     yk_session_close(tiny_train("run=a steps=2"));
     yk_session_close(tiny_train("resume=a steps=4"));
     assert_int_equal(yk_trained_open(&t, "a", 1, "mmx", NULL, NULL, &e), YK_USAGE);
-    assert_int_equal(yk_file_write("a/checkpoints/step-000000000004.safetensors", "junk", 4, &e), YK_OK);
+    assert_int_equal(yk_file_write("a/checkpoints/step-000000000004.safetensors", "junk", 4, &e),
+                     YK_OK);
     assert_int_equal(yk_trained_open(&t, "a", 1, "auto", count_damaged, &damaged, &e), YK_OK);
     assert_int_equal(t.step, 2);
     assert_int_equal(damaged, 1);

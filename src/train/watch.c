@@ -14,8 +14,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static const double LOOK_SECONDS = 1e-3, SWEEP_SECONDS = 2e-2; /* a sweep is worth while from some 10,000 rows on */
-enum { REPLACEMENTS = 100 };                                   /* of one run: more is not bad luck */
+static const double LOOK_SECONDS = 1e-3,
+                    SWEEP_SECONDS = 2e-2; /* a sweep is worth while from some 10,000 rows on */
+enum { REPLACEMENTS = 100 };              /* of one run: more is not bad luck */
 
 double yk_session_seconds(const struct yk_session *s)
 {
@@ -36,7 +37,9 @@ void yk_session_event(struct yk_session *s, enum yk_level level, const char *fmt
 
 static double amount(const struct yk_due *d, const struct yk_moment *now, double seconds)
 {
-    return d->every.unit == YK_STEPS ? (double)now->step : d->every.unit == YK_EXAMPLES ? (double)now->examples : seconds;
+    return d->every.unit == YK_STEPS      ? (double)now->step
+           : d->every.unit == YK_EXAMPLES ? (double)now->examples
+                                          : seconds;
 }
 
 static void due_after(struct yk_due *d, const struct yk_moment *now, double seconds)
@@ -55,7 +58,8 @@ static uint64_t due_step(const struct yk_due *d, const struct yk_session *s)
     if (d->every.unit == YK_STEPS)
         return (uint64_t)d->next;
     if (d->every.unit == YK_EXAMPLES)
-        return s->now.step + (uint64_t)ceil((d->next - (double)s->now.examples) / (double)yk_session_batch(s));
+        return s->now.step +
+               (uint64_t)ceil((d->next - (double)s->now.examples) / (double)yk_session_batch(s));
     return UINT64_MAX;
 }
 
@@ -82,7 +86,8 @@ static uint64_t parts_of(const struct yk_session *s, uint64_t epoch)
     for (unsigned i = 0; i < r->shares && epoch < (uint64_t)s->o.epochs; i++) {
         uint64_t next = r->shares > 1 ? s->share[i].next : s->now.position, at = next / r->rows;
         if (at <= epoch)
-            parts += upward(s->share[i].rows - (at == epoch ? next % r->rows - s->share[i].from : 0), r->batch);
+            parts += upward(
+                s->share[i].rows - (at == epoch ? next % r->rows - s->share[i].from : 0), r->batch);
     }
     for (unsigned i = 0; i < s->restored; i++)
         parts += s->restored_pool[i] / r->rows == epoch;
@@ -102,7 +107,8 @@ static uint64_t steps_left(const struct yk_session *s)
     for (uint64_t epoch = oldest; epoch <= newest; epoch++)
         begun += upward(parts_of(s, epoch), r->need);
     whole = newest + 1 < (uint64_t)s->o.epochs ? (uint64_t)s->o.epochs - newest - 1 : 0;
-    if (__builtin_mul_overflow(whole, upward(parts_of(s, newest + 1), r->need), &all) || __builtin_add_overflow(all, begun, &all))
+    if (__builtin_mul_overflow(whole, upward(parts_of(s, newest + 1), r->need), &all) ||
+        __builtin_add_overflow(all, begun, &all))
         return UINT64_MAX - 1;
     return all;
 }
@@ -137,7 +143,8 @@ static yk_code check(struct yk_session *s, struct yk_watch *l, bool last, struct
     }
     l->mark_step = s->now.step;
     l->mark_seconds = seconds;
-    return yk_evaluator_post(s, s->curve.train_loss, took > 0 ? (double)steps / took : NAN, last, e);
+    return yk_evaluator_post(s, s->curve.train_loss, took > 0 ? (double)steps / took : NAN, last,
+                             e);
 }
 
 static void show_progress(struct yk_session *s, struct yk_watch *l, double now)
@@ -148,11 +155,13 @@ static void show_progress(struct yk_session *s, struct yk_watch *l, double now)
     if (s->o.max_seconds > 0)
         part = fmax(part, fmin((seconds - s->times.before) / s->o.max_seconds, 1));
     if (!isnan(s->curve.test_loss))
-        snprintf(test, sizeof test, "  test %.4f %.2f %%", s->curve.test_loss, s->curve.test_accuracy * 100);
-    snprintf(text, sizeof text, "step %llu  epoch %.1f  train %.4f%s  %.0f steps/s", (unsigned long long)s->now.step,
-             (double)s->now.examples / (double)s->crew.rule.rows,
-             s->now.loss_examples > 0 ? s->now.loss / (double)s->now.loss_examples : s->curve.train_loss, test,
-             (double)(s->now.step - s->first_step) / fmax(seconds - s->times.before, 1e-9));
+        snprintf(test, sizeof test, "  test %.4f %.2f %%", s->curve.test_loss,
+                 s->curve.test_accuracy * 100);
+    snprintf(text, sizeof text, "step %llu  epoch %.1f  train %.4f%s  %.0f steps/s",
+             (unsigned long long)s->now.step, (double)s->now.examples / (double)s->crew.rule.rows,
+             s->now.loss_examples > 0 ? s->now.loss / (double)s->now.loss_examples
+                                      : s->curve.train_loss,
+             test, (double)(s->now.step - s->first_step) / fmax(seconds - s->times.before, 1e-9));
     yk_progress_show(&l->progress, now, part, text);
 }
 
@@ -169,10 +178,12 @@ static void show_power(struct yk_session *s, struct yk_watch *l)
         struct yk_batch last;
         yk_source_at(&s->source, s->now.position - 1, 1, UINT64_MAX, &last);
         snprintf(features, sizeof features, "%u",
-                 s->train.sparse != NULL ? yk_row_at(s->train.sparse, last.row[0]).n : s->train.features);
+                 s->train.sparse != NULL ? yk_row_at(s->train.sparse, last.row[0]).n
+                                         : s->train.features);
     }
     yk_log_line(s->log, YK_INFO, "%10.6f %10.6f %14llu %12s", s->now.total_loss / (double)rows,
-                (s->now.total_loss - l->power_loss) / (double)(rows - l->power_rows), (unsigned long long)rows, features);
+                (s->now.total_loss - l->power_loss) / (double)(rows - l->power_rows),
+                (unsigned long long)rows, features);
     l->power_loss = s->now.total_loss;
     l->power_rows = rows;
     while (l->power <= rows)
@@ -209,7 +220,9 @@ static yk_code look_round(struct yk_session *s, struct yk_watch *l, struct yk_er
             s->stop = why;
     }
     if (rc == YK_OK && s->stop == YK_RUNNING && is_due(&l->save, &s->now, seconds)) {
-        rc = yk_evaluator_collect(s, true, e); /* a check is on record before the checkpoint that would skip it on resume */
+        rc = yk_evaluator_collect(
+            s, true,
+            e); /* a check is on record before the checkpoint that would skip it on resume */
         if (rc == YK_OK && s->stop == YK_RUNNING)
             rc = yk_saver_post(s, e);
         due_after(&l->save, &s->now, seconds);
@@ -223,7 +236,8 @@ static yk_code look_round(struct yk_session *s, struct yk_watch *l, struct yk_er
     else if (now - l->looked > often * 2 && l->stride > 1)
         l->stride /= 2;
     l->looked = now;
-    l->look_at = least(least(s->now.step + l->stride, l->last_step), least(due_step(&l->check, s), due_step(&l->save, s)));
+    l->look_at = least(least(s->now.step + l->stride, l->last_step),
+                       least(due_step(&l->check, s), due_step(&l->save, s)));
     l->look_at = least(l->look_at, power_step(s));
     return rc;
 }
@@ -268,9 +282,11 @@ enum yk_verdict yk_watch_stepped(void *arg, const struct yk_stepped *st)
         s->now.loss += st->loss;
         s->now.total_loss += st->loss;
         s->now.loss_examples += st->examples;
-        s->now.position = s->crew.rule.pooled ? yk_deal_position(&s->crew.clock.deal) : s->crew.clock.position;
+        s->now.position =
+            s->crew.rule.pooled ? yk_deal_position(&s->crew.clock.deal) : s->crew.clock.position;
         if (!isfinite(st->loss) && l->rc == YK_OK) {
-            l->rc = yk_fail(&l->error, YK_FAILED, "training diverged: the loss of step %llu is not a number",
+            l->rc = yk_fail(&l->error, YK_FAILED,
+                            "training diverged: the loss of step %llu is not a number",
                             (unsigned long long)s->now.step);
             yk_hint(&l->error, "try a smaller --lr than %g", s->o.lr);
         }
@@ -291,7 +307,8 @@ enum yk_verdict yk_watch_stepped(void *arg, const struct yk_stepped *st)
     l->rc = look_round(s, l, &l->error);
     bool reached = s->stop == YK_STOP_TARGET_LOSS || s->stop == YK_STOP_TARGET_ACCURACY;
     for (unsigned i = 0; (reached || l->rc != YK_OK) && i < s->crew.servers; i++)
-        s->crew.server[i].halted = true; /* the state is that of the snapshot: nothing may change it */
+        s->crew.server[i].halted =
+            true; /* the state is that of the snapshot: nothing may change it */
     yk_crew_free(s);
     return verdict_of(s);
 }
@@ -330,16 +347,21 @@ bool yk_watch_lost(void *arg, int worker, const char *why)
         return false;
     }
     s->lost++;
-    if (all || strcmp(policy, "fail") == 0 || strcmp(policy, "restart") == 0 || !s->job.mpi.recovery) {
-        yk_session_event(s, YK_WARN, "worker %d is lost: %s%s", worker, why, all ? "; in an all-reduce it owns parameters" : "");
+    if (all || strcmp(policy, "fail") == 0 || strcmp(policy, "restart") == 0 ||
+        !s->job.mpi.recovery) {
+        yk_session_event(s, YK_WARN, "worker %d is lost: %s%s", worker, why,
+                         all ? "; in an all-reduce it owns parameters" : "");
         return false;
     }
     if (yk_clock_sole(&s->crew.clock, (unsigned)worker)) {
-        yk_session_event(s, YK_WARN, "worker %d is lost: %s; nobody else has its host's data", worker, why);
+        yk_session_event(s, YK_WARN, "worker %d is lost: %s; nobody else has its host's data",
+                         worker, why);
         return false;
     }
-    yk_session_event(s, YK_WARN, "worker %d is lost: %s; going on with %u", worker, why, s->crew.clock.alive - 1);
-    if (strcmp(policy, "replace") == 0 && s->crew.clock.alive > 1 && may_replace(s, (unsigned)worker))
+    yk_session_event(s, YK_WARN, "worker %d is lost: %s; going on with %u", worker, why,
+                     s->crew.clock.alive - 1);
+    if (strcmp(policy, "replace") == 0 && s->crew.clock.alive > 1 &&
+        may_replace(s, (unsigned)worker))
         yk_server_want(&s->crew.server[0], (unsigned)worker);
     return true;
 }
@@ -349,9 +371,11 @@ static yk_code finish(struct yk_session *s, struct yk_watch *l, struct yk_error 
 {
     char dir[YK_PATH_MAX];
     yk_code rc = yk_evaluator_collect(s, true, e);
-    if (s->stop != YK_STOP_TARGET_LOSS && s->stop != YK_STOP_TARGET_ACCURACY) /* those ended with a snapshot, and its time */
+    if (s->stop != YK_STOP_TARGET_LOSS &&
+        s->stop != YK_STOP_TARGET_ACCURACY) /* those ended with a snapshot, and its time */
         s->now.seconds = yk_session_seconds(s);
-    if (rc == YK_OK && s->curve.tested_step != s->now.step && (s->now.loss_examples > 0 || s->test.rows > 0)) {
+    if (rc == YK_OK && s->curve.tested_step != s->now.step &&
+        (s->now.loss_examples > 0 || s->test.rows > 0)) {
         rc = check(s, l, true, e);
         if (rc == YK_OK)
             rc = yk_evaluator_collect(s, true, e);
@@ -373,7 +397,10 @@ static yk_code finish(struct yk_session *s, struct yk_watch *l, struct yk_error 
 static void begin(struct yk_session *s)
 {
     struct yk_watch *l = &s->watch;
-    *l = (struct yk_watch){.check.every = s->o.eval_every, .save.every = s->o.checkpoint_every, .stride = 1, .power = UINT64_MAX};
+    *l = (struct yk_watch){.check.every = s->o.eval_every,
+                           .save.every = s->o.checkpoint_every,
+                           .stride = 1,
+                           .power = UINT64_MAX};
     if ((s->o.progressive || (s->ops->keys != NULL && s->test.rows == 0)) && s->crew.has_clock) {
         l->power_loss = s->now.total_loss;
         l->power_rows = s->now.examples;
@@ -411,7 +438,8 @@ yk_code yk_session_train(struct yk_session *s, struct yk_error *e)
     yk_progress_clear(&l->progress);
     if (rc == YK_LOST) {
         s->stop = YK_STOP_LOST;
-        if (c->rule.owners == 1 && s->now.step > 0 && yk_saver_wait(s, NULL) == YK_OK && yk_saver_post(s, NULL) == YK_OK)
+        if (c->rule.owners == 1 && s->now.step > 0 && yk_saver_wait(s, NULL) == YK_OK &&
+            yk_saver_post(s, NULL) == YK_OK)
             yk_saver_wait(s, NULL); /* the state is whole: nothing that was learnt is lost */
     }
     if (rc == YK_OK && l->rc != YK_OK) {

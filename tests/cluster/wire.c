@@ -30,7 +30,8 @@ static int get(int port, int senders)
     int door = socket(AF_INET, SOCK_STREAM, 0), open_ends = senders, yes = 1;
     double start = 0, last = 0, bytes = 0;
     setsockopt(door, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    if (senders < 1 || senders > 16 || bind(door, (struct sockaddr *)&here, sizeof here) != 0 || listen(door, 16) != 0)
+    if (senders < 1 || senders > 16 || bind(door, (struct sockaddr *)&here, sizeof here) != 0 ||
+        listen(door, 16) != 0)
         return 1;
     for (int i = 0; i < senders; i++)
         p[i] = (struct pollfd){.fd = accept(door, NULL, NULL), .events = POLLIN};

@@ -16,7 +16,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 {
     struct yk_error e = {0};
     size_t records = n / YK_CIFAR_RECORD;
-    uint8_t *pixels = malloc(records * YK_CIFAR_PIXELS + 1); /* exactly as many as there are: a sanitizer sees one too many */
+    uint8_t *pixels = malloc(records * YK_CIFAR_PIXELS +
+                             1); /* exactly as many as there are: a sanitizer sees one too many */
     uint16_t *labels = malloc(records * sizeof *labels + 1);
     if (pixels == NULL || labels == NULL)
         abort();
@@ -31,7 +32,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     for (size_t i = 0; rc == YK_OK && i < records; i++) {
         must(labels[i] == bytes[i * YK_CIFAR_RECORD] && labels[i] < YK_CIFAR_CLASSES);
         for (size_t k = 0; k < YK_CIFAR_PIXELS; k++)
-            must(pixels[i * YK_CIFAR_PIXELS + k] == bytes[i * YK_CIFAR_RECORD + 1 + k % 3 * 1024 + k / 3]);
+            must(pixels[i * YK_CIFAR_PIXELS + k] ==
+                 bytes[i * YK_CIFAR_RECORD + 1 + k % 3 * 1024 + k / 3]);
     }
     free(pixels);
     free(labels);

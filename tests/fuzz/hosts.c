@@ -21,7 +21,8 @@ static void sane(const struct yk_host_list *l)
         size_t len = strlen(l->name[i]);
         must(len > 0 && len <= YK_HOST_MAX && isalnum((unsigned char)l->name[i][0]));
         for (const char *p = l->name[i]; *p != '\0'; p++)
-            must(strchr("-.", *p) != NULL || (isascii((unsigned char)*p) && isalnum((unsigned char)*p)));
+            must(strchr("-.", *p) != NULL ||
+                 (isascii((unsigned char)*p) && isalnum((unsigned char)*p)));
     }
 }
 
@@ -49,7 +50,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     read_as(&(struct yk_hosts_ask){.hosts = text, .ps_hosts = text});
     read_as(&(struct yk_hosts_ask){.tf_config = text});
     yk_code rc = yk_hosts_file_text(&file.workers, (const char *)bytes, n, "fuzz", &e);
-    must(rc == YK_OK ? file.workers.n > 0 : rc == YK_DATA && e.code == rc && strncmp(e.text, "'fuzz' ", 7) == 0);
+    must(rc == YK_OK ? file.workers.n > 0
+                     : rc == YK_DATA && e.code == rc && strncmp(e.text, "'fuzz' ", 7) == 0);
     sane(&file.workers);
     yk_hosts_release(&file);
     free(text);

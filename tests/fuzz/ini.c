@@ -49,7 +49,8 @@ static void read_for(const char *text, uint32_t verb)
         must(rc == YK_USAGE && e.code == rc && strncmp(e.text, "'fuzz' line ", 12) == 0);
     }
     for (size_t i = 0; i < o.n; i++) /* nothing that belongs on the command line came from a file */
-        must(!o.given[i] || (!(o.table[i].flags & YK_OPT_TRANSIENT) && (o.table[i].verbs & verb) && o.origin[i] == YK_LOCAL_INI));
+        must(!o.given[i] || (!(o.table[i].flags & YK_OPT_TRANSIENT) && (o.table[i].verbs & verb) &&
+                             o.origin[i] == YK_LOCAL_INI));
     yk_opts_release(&o);
 }
 
@@ -59,7 +60,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     must(text != NULL);
     if (n > 0)
         memcpy(text, bytes, n);
-    text[n] = '\0'; /* a NUL inside ends the text, as it does for the reader of files, which refuses it */
+    text[n] =
+        '\0'; /* a NUL inside ends the text, as it does for the reader of files, which refuses it */
     for (uint32_t verb = 1; verb < 1u << yk_verb_count; verb <<= 1)
         read_for(text, verb);
     free(text);

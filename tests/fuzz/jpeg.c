@@ -52,7 +52,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
             refused(rc, &e);
             continue;
         }
-        must(p.height == (head.height * eighths + 7) / 8 && p.width == (head.width * eighths + 7) / 8 && p.channels == channels);
+        must(p.height == (head.height * eighths + 7) / 8 &&
+             p.width == (head.width * eighths + 7) / 8 && p.channels == channels);
         look(p.pixels, (size_t)p.height * p.width * channels);
         const struct yk_resize r = {.from = p.pixels,
                                     .stride = (size_t)p.width * channels,

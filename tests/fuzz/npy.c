@@ -14,7 +14,8 @@ static void must(bool promise)
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 {
     static const uint64_t BEYOND[] = {0, 1 << 10, (uint64_t)1 << 40,
-                                      UINT64_MAX / 2}; /* a file may be longer than what was read of it */
+                                      UINT64_MAX /
+                                          2}; /* a file may be longer than what was read of it */
     for (int i = 0; i < 4; i++) {
         struct yk_npy f;
         struct yk_error e = {0};

@@ -13,7 +13,8 @@ static void must(bool promise)
 static void must_be_equal(const struct yk_chunk *a, const struct yk_chunk *b)
 {
     must(a->rows == b->rows && a->entries == b->entries);
-    must(a->rows == 0 || (memcmp(a->label, b->label, a->rows) == 0 && memcmp(a->end, b->end, a->rows * sizeof *a->end) == 0));
+    must(a->rows == 0 || (memcmp(a->label, b->label, a->rows) == 0 &&
+                          memcmp(a->end, b->end, a->rows * sizeof *a->end) == 0));
     must(a->entries == 0 || (memcmp(a->key, b->key, a->entries * sizeof *a->key) == 0 &&
                              memcmp(a->value, b->value, a->entries * sizeof *a->value) == 0));
 }
@@ -37,12 +38,13 @@ static void write_and_read(const struct yk_rows_format *f, const struct yk_chunk
 }
 
 /* Where lines are cut into pieces makes no difference. */
-static void parse_in_parts(const struct yk_rows_format *f, const struct yk_reading *how, const uint8_t *bytes, size_t n,
-                           const struct yk_chunk *whole)
+static void parse_in_parts(const struct yk_rows_format *f, const struct yk_reading *how,
+                           const uint8_t *bytes, size_t n, const struct yk_chunk *whole)
 {
     struct yk_chunk all = {0};
     for (size_t at = 0; at < n;) {
-        size_t half = at + (n - at) / 2 + 1, k = f->cut((const char *)bytes + at, half - at, half == n);
+        size_t half = at + (n - at) / 2 + 1,
+               k = f->cut((const char *)bytes + at, half - at, half == n);
         k = k > 0 ? k : n - at;
         struct parsed p = parse_bytes(f, how, bytes + at, k, '9');
         must(p.rc == YK_OK && yk_chunk_room(&all, p.c.rows, p.c.entries));
@@ -66,7 +68,8 @@ static void parse_in_parts(const struct yk_rows_format *f, const struct yk_readi
 /* `exact`: the format gives back the keys that were written. */
 static int fuzz_rows(const struct yk_rows_format *f, const uint8_t *bytes, size_t n, bool exact)
 {
-    static const struct yk_reading HOW[] = {{0}, {.skip_bad = 3}, {.skip_bad = UINT64_MAX, .hash_bits = 7}};
+    static const struct yk_reading HOW[] = {
+        {0}, {.skip_bad = 3}, {.skip_bad = UINT64_MAX, .hash_bits = 7}};
     f->sniff(bytes, n < 4096 ? n : 4096);
     must(f->cut((const char *)bytes, n, true) == n);
     must(f->cut((const char *)bytes, n, false) <= n);

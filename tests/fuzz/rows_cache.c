@@ -34,7 +34,8 @@ static void make_sums_right(uint8_t *b, size_t n)
         struct yk_cache_entry x, real;
         struct yk_rows_block block;
         memcpy(&x, entry, sizeof x);
-        if (x.offset % 64 == 0 && x.offset <= n && x.rows <= YK_BLOCK_ROWS && yk_block_bytes(&x) <= n - x.offset) {
+        if (x.offset % 64 == 0 && x.offset <= n && x.rows <= YK_BLOCK_ROWS &&
+            yk_block_bytes(&x) <= n - x.offset) {
             yk_block_view(&block, &x, b + x.offset);
             if (block.first[x.rows] == x.entries) {
                 real = yk_block_entry(&block, x.rows);

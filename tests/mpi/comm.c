@@ -4,7 +4,8 @@
 
 #include <sys/resource.h>
 
-static const size_t SIZES[] = {0, 1, 64, 3072, 3073, 31400, 0, 262144, 262145, 700000, 31400, 3000, 5 << 20, 17, 100000, 0};
+static const size_t SIZES[] = {0,      1,      64,    3072, 3073,    31400, 0,      262144,
+                               262145, 700000, 31400, 3000, 5 << 20, 17,    100000, 0};
 enum { SIZE_COUNT = sizeof SIZES / sizeof *SIZES };
 
 /* Every worker sends every owner every size, several times; owners answer from their handlers. Owner 1 of two wants only even ones. */
@@ -44,19 +45,22 @@ static void exchange(void)
             }
         struct yk_traffic t;
         comm->ops->traffic(comm, 0, &t);
-        bool far = yk_comm_rank(comm, 0) != yk_comm_rank(comm, me); /* what stays in a process is no traffic */
+        bool far = yk_comm_rank(comm, 0) !=
+                   yk_comm_rank(comm, me); /* what stays in a process is no traffic */
         const unsigned long long messages = far ? total : 0;
         bytes = far ? bytes : 0;
-        check(t.sent == bytes && t.received == bytes, "owner 0: %llu bytes out, %llu in, not %llu", (unsigned long long)t.sent,
-              (unsigned long long)t.received, (unsigned long long)bytes);
-        check(t.messages_sent == messages && t.messages == messages, "owner 0: messages miscounted");
+        check(t.sent == bytes && t.received == bytes, "owner 0: %llu bytes out, %llu in, not %llu",
+              (unsigned long long)t.sent, (unsigned long long)t.received,
+              (unsigned long long)bytes);
+        check(t.messages_sent == messages && t.messages == messages,
+              "owner 0: messages miscounted");
         for (int o = 0; o < plan.owners; o++)
             post(me, o, STOP, total, NULL, 0, NULL);
     }
     if (yk_comm_rank(comm, job.rank) == job.rank && job.rank < plan.owners) {
         for (int w = 0; w < plan.workers; w++)
-            check(until(job.rank, &ends[job.rank].next[yk_worker_endpoint(comm, w)], total + 1, 20), "worker %d did not finish",
-                  w);
+            check(until(job.rank, &ends[job.rank].next[yk_worker_endpoint(comm, w)], total + 1, 20),
+                  "worker %d did not finish", w);
         comm->ops->settle(comm, &ends[job.rank].pending);
     }
     end("exchange", true);
@@ -220,10 +224,12 @@ static void slices(void)
         while (atomic_load(&sl.replied) < job.size && yk_now() - start < 20)
             comm->ops->wait(comm, me, comm->ops->seen(comm, me), 0.1);
         comm->ops->settle(comm, &sl.pending);
-        check(atomic_load(&sl.replied) == job.size, "%d of %d slices came back", atomic_load(&sl.replied), job.size);
+        check(atomic_load(&sl.replied) == job.size, "%d of %d slices came back",
+              atomic_load(&sl.replied), job.size);
         atomic_store(&sl.replied, 0);
         best = yk_now() - start < best ? yk_now() - start : best;
-        check(memcmp(sl.out, sl.data, sl.slice * (size_t)job.size) == 0, "the slices do not make the whole");
+        check(memcmp(sl.out, sl.data, sl.slice * (size_t)job.size) == 0,
+              "the slices do not make the whole");
         memset(sl.out, 0, BYTES);
     }
     if (job.rank == 0)
@@ -237,7 +243,8 @@ static double used(void)
     static double before, since;
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
-    double cpu = (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6,
+    double cpu = (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+                 (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6,
            now = yk_now();
     double share = (cpu - before) / (now - since);
     before = cpu;
@@ -274,7 +281,8 @@ static void agree(void)
     yk_code rc = yk_mpi_agree(word, sizeof word, all, &e);
     check(rc == YK_OK, "no agreement: %s", e.text);
     for (int r = 0; rc == YK_OK && r < job.size; r++)
-        check(strcmp(all[r], r == 1 ? "another" : "the same") == 0, "rank %d handed in '%s'", r, all[r]);
+        check(strcmp(all[r], r == 1 ? "another" : "the same") == 0, "rank %d handed in '%s'", r,
+              all[r]);
     yk_mpi_leave();
     if (complaints == 0)
         printf("ok agree %d\n", job.rank);

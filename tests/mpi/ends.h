@@ -44,7 +44,8 @@ __attribute__((format(printf, 2, 3))) static void check(bool ok, const char *fmt
 
 static inline unsigned char pattern(int from, int to, uint64_t id, size_t at)
 {
-    uint64_t x = (uint64_t)(from * 31 + to + 1) * 0x9e3779b97f4a7c15u + id * 0x2545f4914f6cdd1du + (at >> 10) * 77;
+    uint64_t x = (uint64_t)(from * 31 + to + 1) * 0x9e3779b97f4a7c15u + id * 0x2545f4914f6cdd1du +
+                 (at >> 10) * 77;
     return (unsigned char)(x >> 32 ^ at);
 }
 
@@ -85,15 +86,18 @@ static inline void *place(void *arg, const struct yk_note *note)
     struct end *e = arg;
     if (e->picky && note->id % 2 == 1)
         return NULL;
-    unsigned char **slot = &e->slot[note->from][note->id % SLOTS]; /* a case that comes round again uses one size */
+    unsigned char **slot =
+        &e->slot[note->from][note->id % SLOTS]; /* a case that comes round again uses one size */
     if (*slot == NULL)
         *slot = malloc(note->bytes);
     return *slot;
 }
 
-static inline void post(int from, int to, int kind, uint64_t id, const void *data, size_t n, atomic_uint *pending)
+static inline void post(int from, int to, int kind, uint64_t id, const void *data, size_t n,
+                        atomic_uint *pending)
 {
-    struct yk_note note = {.from = (uint16_t)from, .to = (uint16_t)to, .kind = (uint16_t)kind, .id = id, .step = n};
+    struct yk_note note = {
+        .from = (uint16_t)from, .to = (uint16_t)to, .kind = (uint16_t)kind, .id = id, .step = n};
     yk_comm_send(comm, &note, data, n, pending);
 }
 
@@ -102,21 +106,24 @@ static inline void arrive(void *arg, const struct yk_note *note, const void *dat
     struct end *e = arg;
     uint64_t want = atomic_load(&e->next[note->from]);
     check(note->to == e->self, "endpoint %d got a message for %d", e->self, note->to);
-    check(note->id == want, "endpoint %d got message %llu of %d, not %llu", e->self, (unsigned long long)note->id, note->from,
-          (unsigned long long)want);
+    check(note->id == want, "endpoint %d got message %llu of %d, not %llu", e->self,
+          (unsigned long long)note->id, note->from, (unsigned long long)want);
     check(note->bytes == note->step, "message %llu lost its length", (unsigned long long)note->id);
     if (note->bytes == 0 || (e->picky && note->id % 2 == 1))
         check(data == NULL, "unwanted data were delivered");
     else if (e->verify) /* an answer is what was sent */
         check(data != NULL && (matches(data, note->bytes, note->from, note->to, note->id) ||
-                               (note->kind == REPLY && matches(data, note->bytes, note->to, note->from, note->id))),
-              "message %llu of %d to %d has wrong data", (unsigned long long)note->id, note->from, note->to);
+                               (note->kind == REPLY &&
+                                matches(data, note->bytes, note->to, note->from, note->id))),
+              "message %llu of %d to %d has wrong data", (unsigned long long)note->id, note->from,
+              note->to);
     if (note->kind == STOP) {
         atomic_fetch_add(&e->stops, 1);
         if (e->obeys)
             comm->ops->fence(comm, note->from);
     } else if (e->answers)
-        post(e->self, note->from, REPLY, note->id, data, data != NULL ? note->bytes : 0, &e->pending);
+        post(e->self, note->from, REPLY, note->id, data, data != NULL ? note->bytes : 0,
+             &e->pending);
     atomic_store(&e->next[note->from], want + 1);
 }
 

@@ -20,19 +20,22 @@ static void die(int victim)
         for (; yk_now() - start < 1.5 && atomic_load(&ends[me].lost[0]) == 0; id++) {
             fill(data[id % 2], sizeof *data, me, 0, id);
             post(me, 0, PUSH, id, data[id % 2], sizeof *data, &pending[id % 2]);
-            while (atomic_load(&ends[me].next[0]) <= id && atomic_load(&ends[me].lost[0]) == 0 && yk_now() - start < 5)
+            while (atomic_load(&ends[me].next[0]) <= id && atomic_load(&ends[me].lost[0]) == 0 &&
+                   yk_now() - start < 5)
                 comm->ops->wait(comm, me, comm->ops->seen(comm, me), 0.01);
             after += yk_now() - start > 1;
         }
         if (victim == 0) {
             check(until_lost(me, 0, 5), "the loss of rank 0 was not told once");
-            check(ends[me].lost_at[0] - start < 1.3, "rank 0's death was noticed after %.2f s", ends[me].lost_at[0] - start);
+            check(ends[me].lost_at[0] - start < 1.3, "rank 0's death was noticed after %.2f s",
+                  ends[me].lost_at[0] - start);
             comm->ops->fence(comm, 0);
             comm->ops->settle(comm, &pending[0]);
             comm->ops->settle(comm, &pending[1]);
         } else {
             check(after > 5, "rank %d did not go on after the death", me);
-            check(atomic_load(&ends[me].lost_all) == 0, "rank %d was told of a loss that is not its own", me);
+            check(atomic_load(&ends[me].lost_all) == 0,
+                  "rank %d was told of a loss that is not its own", me);
             post(me, 0, STOP, id, NULL, 0, NULL);
             nap(0.3); /* our last words, and rank 0's */
         }
@@ -64,7 +67,8 @@ static void die(int victim)
     while (atomic_load(&ends[0].stops) < (unsigned)plan.workers - 1 && yk_now() < limit)
         comm->ops->wait(comm, 0, comm->ops->seen(comm, 0), 0.1);
     check(atomic_load(&ends[0].stops) == (unsigned)plan.workers - 1, "a survivor did not finish");
-    check(atomic_load(&ends[0].lost_all) == 1, "lost() was called %u times", atomic_load(&ends[0].lost_all));
+    check(atomic_load(&ends[0].lost_all) == 1, "lost() was called %u times",
+          atomic_load(&ends[0].lost_all));
     end(name, false);
 }
 
@@ -95,7 +99,8 @@ static void sleepers(void)
     }
     while (yk_now() - start < 0.3 + plan.heartbeat * 3.5)
         comm->ops->wait(comm, job.rank, comm->ops->seen(comm, job.rank), 0.1);
-    check(atomic_load(&ends[mine()].lost_all) == 0, "a pause was taken for a loss: %s", ends[mine()].why);
+    check(atomic_load(&ends[mine()].lost_all) == 0, "a pause was taken for a loss: %s",
+          ends[mine()].why);
     end("sleepers", true);
 }
 
@@ -113,7 +118,8 @@ static void stop(void)
         kill(yk_comm_pid(comm, 2), SIGSTOP);
         check(until_lost(0, 2, 5), "silence was not told once");
         double took = ends[0].lost_at[2] - start - starved;
-        check(took > plan.heartbeat - 0.3 && took < plan.heartbeat + 1, "silence was told after %.2f s", took);
+        check(took > plan.heartbeat - 0.3 && took < plan.heartbeat + 1,
+              "silence was told after %.2f s", took);
         check(strstr(ends[0].why, "nothing heard") != NULL, "why: '%s'", ends[0].why);
         post(0, 2, STOP, 0, NULL, 0, NULL);
         comm->ops->fence(comm, 2);
@@ -160,9 +166,11 @@ static void start_anew(void)
     check(rc == YK_OK, "cannot replace: %s", e.text);
     check(yk_now() - start < 4, "replacing took %.2f s", yk_now() - start);
     if (me > 0)
-        check(atomic_load(&ends[me].next[0]) == 1 && atomic_load(pending) == 0, "an answer to before came after");
+        check(atomic_load(&ends[me].next[0]) == 1 && atomic_load(pending) == 0,
+              "an answer to before came after");
     for (int r = 1; r < job.size && me == 0; r++)
-        check(r == 2 || atomic_load(&ends[0].next[r]) == 1, "what rank %d sent before did not come before", r);
+        check(r == 2 || atomic_load(&ends[0].next[r]) == 1,
+              "what rank %d sent before did not come before", r);
 }
 
 /* Rank 2 dies, or only stops; the others start a new one and all talk to it. argv of the new one is this program's. */
@@ -254,7 +262,8 @@ static void replace_two(void)
         fill(data, 200000, me, 0, 0);
         post(me, 0, PUSH, 0, data, 200000, &pending);
         comm->ops->settle(comm, &pending);
-        check(until(me, &ends[me].next[0], (me == 3 ? 0 : said[0]) + 1, 5), "rank %d was not told to stop", me);
+        check(until(me, &ends[me].next[0], (me == 3 ? 0 : said[0]) + 1, 5),
+              "rank %d was not told to stop", me);
     }
     nap(0.3);
     end("replace-two", false);
@@ -287,7 +296,8 @@ static void replace_nothing(void)
         comm->ops->settle(comm, &pending);
     } else {
         for (int r = 1; r < job.size; r++)
-            check(r == 2 || until(0, &ends[0].next[r], 1, 5), "rank %d was not heard afterwards", r);
+            check(r == 2 || until(0, &ends[0].next[r], 1, 5), "rank %d was not heard afterwards",
+                  r);
     }
     nap(0.3);
     end("replace-nothing", false);

@@ -132,7 +132,8 @@ static void show_graph(struct bytes graph)
 }
 
 /* A tensor of doubles, (buckets, 3): left, right, count. */
-static void show_histogram(uint64_t step, struct field tag, struct bytes tensor, struct bytes metadata)
+static void show_histogram(uint64_t step, struct field tag, struct bytes tensor,
+                           struct bytes metadata)
 {
     struct field plugin = find(find(metadata, 1).sub, 1), content = find(tensor, 4);
     if (plugin.sub.n != 10 || memcmp(plugin.sub.p, "histograms", 10) != 0)
@@ -151,12 +152,14 @@ static void show_histogram(uint64_t step, struct field tag, struct bytes tensor,
     double count = 0, right = -1e300;
     for (uint64_t i = 0; i < dims[0]; i++) {
         const uint8_t *row = content.sub.p + 24 * i;
-        if (as_double(little(row, 8)) < right - 1e-9 || as_double(little(row + 8, 8)) <= as_double(little(row, 8)))
+        if (as_double(little(row, 8)) < right - 1e-9 ||
+            as_double(little(row + 8, 8)) <= as_double(little(row, 8)))
             die("buckets that overlap or are empty");
         right = as_double(little(row + 8, 8));
         count += as_double(little(row + 16, 8));
     }
-    printf("histogram %" PRIu64 " %.*s %" PRIu64 " %.0f\n", step, (int)tag.sub.n, tag.sub.p, dims[0], count);
+    printf("histogram %" PRIu64 " %.*s %" PRIu64 " %.0f\n", step, (int)tag.sub.n, tag.sub.p,
+           dims[0], count);
 }
 
 static void show_summary(uint64_t step, struct bytes summary)
@@ -169,7 +172,8 @@ static void show_summary(uint64_t step, struct bytes summary)
                 uint32_t bits = (uint32_t)f.value;
                 float v;
                 memcpy(&v, &bits, sizeof v);
-                printf("scalar %" PRIu64 " %.*s %.6g\n", step, (int)tag.sub.n, tag.sub.p, (double)v);
+                printf("scalar %" PRIu64 " %.*s %.6g\n", step, (int)tag.sub.n, tag.sub.p,
+                       (double)v);
                 scalar = 1;
             }
         if (tensor.sub.p != NULL)

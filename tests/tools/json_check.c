@@ -16,7 +16,8 @@ static const json_t *member(const json_t *at, const char *path)
         char name[128];
         size_t n = strcspn(path, ".");
         snprintf(name, sizeof name, "%.*s", (int)n, path);
-        at = json_is_array(at) ? json_array_get(at, strtoul(name, NULL, 10)) : json_object_get(at, name);
+        at = json_is_array(at) ? json_array_get(at, strtoul(name, NULL, 10))
+                               : json_object_get(at, name);
         if (path[n] == '\0')
             break;
         path += n + 1;

@@ -93,11 +93,14 @@ int main(int argc, char **argv)
     for (unsigned i = 0; i < members; i++) {
         if (little(entry, 4) != 0x02014b50)
             die("no central directory where the end record says");
-        uint32_t method = little(entry + 10, 2), crc = little(entry + 16, 4), length = little(entry + 24, 4);
+        uint32_t method = little(entry + 10, 2), crc = little(entry + 16, 4),
+                 length = little(entry + 24, 4);
         uint32_t name_length = little(entry + 28, 2), local = little(entry + 42, 4);
         char name[256];
-        snprintf(name, sizeof name, "%.*s", (int)name_length, (const char *)at(entry + 46, name_length));
-        if (little(local, 4) != 0x04034b50 || little(local + 14, 4) != crc || little(local + 22, 4) != length)
+        snprintf(name, sizeof name, "%.*s", (int)name_length,
+                 (const char *)at(entry + 46, name_length));
+        if (little(local, 4) != 0x04034b50 || little(local + 14, 4) != crc ||
+            little(local + 22, 4) != length)
             die("a local header differs from the central one");
         size_t start = local + 30 + little(local + 26, 2) + little(local + 28, 2);
         if (method != 0 || little(entry + 20, 4) != length)

@@ -56,7 +56,8 @@ static void make_parameters(struct yk_error *e)
 }
 
 /* One output of a window at row y and column x: the sum of conv, or the maximum or mean of a pool's channel. */
-static double window(const struct yk_layer *l, const double *in, const float *weight, uint32_t c, uint32_t y, uint32_t x)
+static double window(const struct yk_layer *l, const double *in, const float *weight, uint32_t c,
+                     uint32_t y, uint32_t x)
 {
     uint32_t each = l->kind == YK_LAYER_conv ? l->in.c / l->groups : 1;
     uint32_t first = l->kind == YK_LAYER_conv ? c / (l->out.c / l->groups) * each : c;
@@ -64,20 +65,27 @@ static double window(const struct yk_layer *l, const double *in, const float *we
     for (uint32_t k = 0; k < each; k++)
         for (uint32_t i = 0; i < l->kernel[0]; i++)
             for (uint32_t j = 0; j < l->kernel[1]; j++) {
-                int64_t row = (int64_t)y * l->stride[0] + i - l->pad[0], column = (int64_t)x * l->stride[1] + j - l->pad[1];
+                int64_t row = (int64_t)y * l->stride[0] + i - l->pad[0],
+                        column = (int64_t)x * l->stride[1] + j - l->pad[1];
                 if (row < 0 || column < 0 || row >= l->in.h || column >= l->in.w)
                     continue;
-                double v = in[((size_t)(first + k) * l->in.h + (size_t)row) * l->in.w + (size_t)column];
-                sum += weight != NULL ? v * weight[(((size_t)c * each + k) * l->kernel[0] + i) * l->kernel[1] + j] : v;
+                double v =
+                    in[((size_t)(first + k) * l->in.h + (size_t)row) * l->in.w + (size_t)column];
+                sum +=
+                    weight != NULL
+                        ? v * weight[(((size_t)c * each + k) * l->kernel[0] + i) * l->kernel[1] + j]
+                        : v;
                 most = fmax(most, v);
             }
-    return l->kind == YK_LAYER_conv ? sum : l->kind == YK_LAYER_maxpool ? most : sum / ((double)l->kernel[0] * l->kernel[1]);
+    return l->kind == YK_LAYER_conv      ? sum
+           : l->kind == YK_LAYER_maxpool ? most
+                                         : sum / ((double)l->kernel[0] * l->kernel[1]);
 }
 
 static double one(const struct yk_layer *l, const double *in, size_t i)
 {
-    uint32_t plane = l->out.h * l->out.w, c = (uint32_t)(i / plane), y = (uint32_t)(i % plane) / l->out.w,
-             x = (uint32_t)(i % plane) % l->out.w;
+    uint32_t plane = l->out.h * l->out.w, c = (uint32_t)(i / plane),
+             y = (uint32_t)(i % plane) / l->out.w, x = (uint32_t)(i % plane) % l->out.w;
     const float *weight = values(l, "weight"), *bias = values(l, "bias");
     double sum = 0;
     switch (l->kind) {
@@ -101,7 +109,8 @@ static double one(const struct yk_layer *l, const double *in, size_t i)
                 sum += in[(size_t)k * plane + i % plane] * in[(size_t)k * plane + i % plane];
         return in[i] / pow(l->k + l->alpha / l->size * sum, l->beta);
     case YK_LAYER_batchnorm:
-        return (in[i] - values(l, "mean")[c]) / sqrt(values(l, "var")[c] + l->eps) * weight[c] + bias[c];
+        return (in[i] - values(l, "mean")[c]) / sqrt(values(l, "var")[c] + l->eps) * weight[c] +
+               bias[c];
     case YK_LAYER_softmax:
         for (uint32_t k = 0; k < l->in.c; k++)
             sum += exp(in[k] - in[i]);
@@ -119,7 +128,8 @@ static void forward(const float *pixels, float *out)
     for (uint32_t c = 0; c < s.c; c++)
         for (size_t i = 0; i < (size_t)s.h * s.w; i++) {
             double v = pixels[i * s.c + c] / 255.0;
-            now[(size_t)c * s.h * s.w + i] = net.normalized ? (v - net.mean[c]) / net.deviation[c] : v;
+            now[(size_t)c * s.h * s.w + i] =
+                net.normalized ? (v - net.mean[c]) / net.deviation[c] : v;
         }
     for (unsigned k = 0; k < net.layers; k++) {
         const struct yk_layer *l = &net.layer[k];
@@ -147,7 +157,8 @@ int main(int argc, char **argv)
     must(yk_net_read(argv[1], &net, &e), &e);
     make_parameters(&e);
     size_t pixels = numbers(net.input);
-    float *in = malloc(images * pixels * sizeof *in), *out = malloc((size_t)images * net.classes * sizeof *out);
+    float *in = malloc(images * pixels * sizeof *in),
+          *out = malloc((size_t)images * net.classes * sizeof *out);
     for (size_t i = 0; i < images * pixels; i++)
         in[i] = (float)yk_rng_below(&rng, 256);
     for (uint32_t i = 0; i < images; i++)
