@@ -1,11 +1,18 @@
 # yoke - plain GNU make, wildcards for sources, pkg-config where a package has it.
 #
-#   make            build only (build/yoke, build/libyoke.a)       make deps     install what is missing, nothing else
-#   make demo       set up, build, fetch MNIST, train, print       make test     set up, build, run every test (T=pattern: some)
-#   make check      layers, format, cppcheck, clang-tidy, man page make bench    speed, as ratios to baselines in the same run
-#   make install    PREFIX=/usr/local, DESTDIR honoured            make SAN=1    AddressSanitizer and UBSan (SAN=thread: TSan)
+#   make             build build/yoke and build/libyoke.a, nothing else
+#   make deps        install the packages that are missing, nothing else
+#   make demo        install packages, build, fetch MNIST, train, print
+#   make test        install packages, build, run every test (T=pattern: those that match)
+#   make quick       plain unit tests and six scripts, in two minutes
+#   make test-long   campaigns that take minutes to hours
+#   make check       format, layers, dead code, cppcheck, clang-tidy, man page and more
+#   make bench       speed, as ratios to baselines in the same run
+#   make install     PREFIX=/usr/local; DESTDIR is honoured
+#   make SAN=1       a build with AddressSanitizer and UBSan (SAN=thread: ThreadSanitizer)
 #
-# V=1 shows the commands. DEPS='build test' narrows what 'make deps' looks for (the groups are in tools/deps.sh).
+# V=1 shows the commands. DEPS='build test' narrows what 'make deps' looks for, to groups of
+# packages that tools/deps.sh names.
 VERSION := 0.1.0
 PREFIX ?= /usr/local
 CC ?= cc
@@ -19,16 +26,21 @@ endif
 
 PKGS := jansson libxxhash zlib libturbojpeg ompi-c
 CFLAGS ?= -O3 -g
-WARN := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wwrite-strings
-# Contraction is off so that an element-wise loop gives the same bits whatever vector width the compiler picks for it; kernels
-# that want fused multiply-add say so themselves.
-# OpenMP is what oneDNN computes with. clang would bring a second run-time library for it, so there its pragmas are left out.
-OPENMP := $(if $(filter fuzz,$(SAN))$(findstring clang,$(CC)),,-fopenmp)
-BASE_CFLAGS := -std=gnu17 $(OPENMP) -D_GNU_SOURCE -DYK_VERSION='"$(VERSION)"' -fno-math-errno -fno-trapping-math -ffp-contract=off -pthread \
-               $(WARN) -Iinclude -Isrc -I. $(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I ompi-c 2>/dev/null))
+WARN := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes -Wvla \
+        -Wwrite-strings
+# Contraction is off so that an element-wise loop gives the same bits with any vector width that the
+# compiler picks; kernels that want fused multiply-add ask for it themselves.
+# oneDNN computes with OpenMP. clang would bring a second run-time library for it, and
+# ThreadSanitizer cannot see how its threads meet, so its pragmas are left out in those builds.
+OPENMP := $(if $(filter fuzz thread,$(SAN))$(findstring clang,$(CC)),,-fopenmp)
+MPI_INCLUDES := $(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I ompi-c 2>/dev/null))
+BASE_CFLAGS := -std=gnu17 $(OPENMP) -D_GNU_SOURCE -DYK_VERSION='"$(VERSION)"' -fno-math-errno \
+               -fno-trapping-math -ffp-contract=off -pthread $(WARN) -Iinclude -Isrc -I. \
+               $(MPI_INCLUDES)
 ALL_CFLAGS := $(BASE_CFLAGS) $(CFLAGS)
 PRIVATE_LIBS := -linih -lmd -ldnnl -lgomp -pthread -lm
-LIBS := $(shell pkg-config --libs $(PKGS) 2>/dev/null || echo -ljansson -lxxhash -lz -lturbojpeg -lmpi) $(PRIVATE_LIBS)
+LIBS := $(shell pkg-config --libs $(PKGS) 2>/dev/null || \
+            echo -ljansson -lxxhash -lz -lturbojpeg -lmpi) $(PRIVATE_LIBS)
 FUZZ_MAIN := tests/fuzz/driver.c
 ifeq ($(SAN),1)
 ALL_CFLAGS += -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -O1
@@ -37,22 +49,28 @@ else ifeq ($(SAN),thread)
 ALL_CFLAGS += -fsanitize=thread -fno-omit-frame-pointer -O1
 LIBS += -fsanitize=thread
 else ifeq ($(SAN),fuzz)
-# libFuzzer comes with clang only, and clang cannot link what gcc's sanitizers built; so this is a build of its own.
+# libFuzzer comes with clang only, and clang cannot link objects with gcc's sanitizers, so this is a
+# build of its own.
 override CC := clang
-ALL_CFLAGS += -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -O1
+ALL_CFLAGS += -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all \
+              -fno-omit-frame-pointer -O1
 LIBS += -fsanitize=fuzzer,address,undefined
 FUZZ_MAIN :=
+# No fuzz target computes with kernels, whose instrumented builds would take minutes, so they are
+# built as quickly as possible.
+ISA_SAN := -fno-sanitize=all -O0
 endif
 
-LIB_SRC := $(filter-out %_test.c %_isa.c,$(wildcard src/*/*.c))
+LIB_SRC := $(filter-out %_test.c %_isa.c,$(wildcard src/*/*.c src/*/*/*.c))
 ISA_SRC := $(wildcard src/kernel/*_isa.c)
 CMD_SRC := $(wildcard cmd/*.c)
-TEST_SRC := $(wildcard src/*/*_test.c)
+TEST_SRC := $(wildcard src/*/*_test.c src/*/*/*_test.c)
 FUZZ_SRC := $(filter-out tests/fuzz/driver.c,$(wildcard tests/fuzz/*.c))
-HEADERS := $(wildcard include/*.h src/*/*.h cmd/*.h)
+HEADERS := $(wildcard include/*.h src/*/*.h src/*/*/*.h cmd/*.h)
 
-# A *_isa.c file is compiled once per instruction set, under a name of its own each time; kernel.c picks one at run time.
-# How vectors are passed between functions differs from set to set (-Wpsabi), and does not matter inside one file.
+# A *_isa.c file is compiled once per instruction set, with its own names each time; kernel.c picks
+# one at run time. The sets pass vectors between functions in different ways (-Wpsabi), which does
+# not matter inside one file.
 ISAS := plain
 ifneq ($(filter x86_64%,$(ARCH)),)
 ISAS += avx2 avx512
@@ -62,12 +80,13 @@ ISA_FLAGS_avx2 := -mavx2 -mfma -mbmi -mbmi2
 ISA_FLAGS_avx512 := -mavx2 -mfma -mbmi -mbmi2 -mavx512f -mavx512bw -mavx512dq -mavx512vl
 
 NETS := $(sort $(wildcard models/*.net))
-LIB_OBJ := $(BUILD)/obj/models.o $(LIB_SRC:%.c=$(BUILD)/obj/%.o) $(foreach i,$(ISAS),$(ISA_SRC:%.c=$(BUILD)/obj/%.$(i).o))
+LIB_OBJ := $(BUILD)/obj/models.o $(LIB_SRC:%.c=$(BUILD)/obj/%.o) \
+           $(foreach i,$(ISAS),$(ISA_SRC:%.c=$(BUILD)/obj/%.$(i).o))
 CMD_OBJ := $(CMD_SRC:%.c=$(BUILD)/obj/%.o)
 TESTS := $(TEST_SRC:%.c=$(BUILD)/%)
 FUZZERS := $(FUZZ_SRC:%.c=$(BUILD)/%)
 
-# 'quiet' stands before a command: the command itself with V=1, else one short line.
+# 'quiet' stands before a command. Make prints the command with V=1, and else one short line.
 quiet = $(if $(V),,@printf '  %-5s %s\n' $(1) $@ &&)
 # Targets that call make again use every core, unless the caller said how many.
 JOBS = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
@@ -75,7 +94,7 @@ SUBMAKE = +$(MAKE) --no-print-directory $(JOBS)
 
 .PHONY: all
 .DEFAULT_GOAL := all
-all: $(BUILD)/yoke
+all: $(BUILD)/yoke $(BUILD)/link-flags
 	@:
 
 $(BUILD)/yoke: $(CMD_OBJ) $(BUILD)/libyoke.a
@@ -83,7 +102,11 @@ $(BUILD)/yoke: $(CMD_OBJ) $(BUILD)/libyoke.a
 
 $(BUILD)/libyoke.a: $(LIB_OBJ)
 	@rm -f $@
-	$(call quiet,AR) $(AR) rcs $@ $^
+	$(call quiet,AR) $(AR) qcs $@ $^
+
+# The libraries that a program needs beside libyoke.a; some tests build such programs.
+$(BUILD)/link-flags: Makefile
+	@mkdir -p $(@D) && echo '$(strip $(LIBS))' >$@
 
 $(BUILD)/obj/%.o: %.c Makefile | $(BUILD)/headers-found
 	@mkdir -p $(@D)
@@ -99,20 +122,42 @@ $(BUILD)/obj/models.o: $(BUILD)/obj/models.c Makefile | $(BUILD)/headers-found
 define isa_rule
 $(BUILD)/obj/%.$(1).o: %.c Makefile | $(BUILD)/headers-found
 	@mkdir -p $$(@D)
-	$$(call quiet,CC) $(CC) $(ALL_CFLAGS) -ffp-contract=fast -Wno-psabi $(ISA_FLAGS_$(1)) -DYK_ISA=$(1) -DYK_ISA_$(1) -MMD -MP -c -o $$@ $$<
+	$$(call quiet,CC) $(CC) $(ALL_CFLAGS) $(ISA_SAN) -ffp-contract=fast -Wno-psabi \
+	    $(ISA_FLAGS_$(1)) -DYK_ISA=$(1) -DYK_ISA_$(1) -MMD -MP -c -o $$@ $$<
 endef
 $(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
 
 $(BUILD)/src/%_test: src/%_test.c $(BUILD)/libyoke.a
 	@mkdir -p $(@D)
-	$(call quiet,TEST) $(CC) $(ALL_CFLAGS) $(LDFLAGS) -MMD -MP -o $@ $< $(BUILD)/libyoke.a $(LIBS) -lcmocka
+	$(call quiet,TEST) $(CC) $(ALL_CFLAGS) $(LDFLAGS) -MMD -MP -o $@ $< $(BUILD)/libyoke.a \
+	    $(LIBS) -lcmocka
 
-# A fuzz target links with libFuzzer under SAN=fuzz, and elsewhere with a main() that replays the files it is given.
+# This test stands between the code and the disk (tests/disk.h): every call that changes a file goes
+# through it.
+DISK_CALLS := open close write pwrite fsync ftruncate mkdir rename unlink rmdir symlink
+$(BUILD)/src/train/crash_test: LDFLAGS += $(foreach c,$(DISK_CALLS),-Wl,--wrap=$(c))
+
+# A fuzz target links with libFuzzer under SAN=fuzz, and elsewhere with a main() that replays files.
 $(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(FUZZ_MAIN) $(BUILD)/libyoke.a
 	@mkdir -p $(@D)
-	$(call quiet,FUZZ) $(CC) $(ALL_CFLAGS) -Wno-missing-prototypes $(LDFLAGS) -o $@ $< $(FUZZ_MAIN) $(BUILD)/libyoke.a $(LIBS)
+	$(call quiet,FUZZ) $(CC) $(ALL_CFLAGS) -Wno-missing-prototypes $(LDFLAGS) -MMD -MP \
+	    -o $@ $< $(FUZZ_MAIN) $(BUILD)/libyoke.a $(LIBS)
 
-# Building never installs anything; a machine that lacks a header is told so in one sentence, once.
+# Programs that test scripts run; tool() of tests/tools/helpers.sh finds them. Most read and write
+# yoke's files without its code; LINKED ones use the library. No build has sanitizers in them.
+TOOLS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/tools/*.c tests/mpi/*.c tests/cluster/*.c))
+LINKED := $(patsubst %,$(BUILD)/tests/%,tools/onnx_cases mpi/comm mpi/faults mpi/notes)
+$(TOOLS): $(BUILD)/%: %.c Makefile | $(BUILD)/headers-found
+	@mkdir -p $(@D)
+	$(call quiet,TOOL) $(CC) $(BASE_CFLAGS) -Wno-missing-field-initializers -O2 -g $(LDFLAGS) \
+	    -MMD -MP -o $@ $< $(TOOL_LIBS)
+$(BUILD)/tests/tools/forge $(BUILD)/tests/tools/json_check: TOOL_LIBS := -ljansson
+$(BUILD)/tests/tools/npz_reader: TOOL_LIBS := -lz
+$(BUILD)/tests/tools/photo: TOOL_LIBS := -lturbojpeg
+$(LINKED): TOOL_LIBS := $(BUILD)/libyoke.a $(LIBS)
+$(LINKED): $(BUILD)/libyoke.a
+
+# A build never installs anything; if a header is missing, it says so once, in one sentence.
 $(BUILD)/headers-found: tools/deps.sh
 	@tools/deps.sh --check build
 	@mkdir -p $(@D) && touch $@
@@ -129,7 +174,7 @@ clean:
 # --- set-up, demo, tests, benchmarks ---
 
 DEPS ?= build demo test
-.PHONY: deps demo test test-long test-builds test-build-plain test-build-san test-build-thread test-build-fuzz bench bench-peers
+.PHONY: deps demo test quick test-long test-builds bench bench-peers
 deps:
 	@tools/deps.sh $(DEPS)
 
@@ -139,37 +184,35 @@ demo:
 	@tools/mnist.sh $(BUILD)/yoke
 	@tools/demo.sh $(BUILD)/yoke
 
-# Tests of modules with threads run a third time, under ThreadSanitizer.
-THREADED := $(wildcard src/base/lane_test.c src/base/log_test.c src/base/team_test.c src/data/source_test.c src/data/rows_test.c src/data/read_test.c src/data/prefetch_test.c \
-                      src/data/builder_test.c src/comm/*_test.c src/model/logreg_sweep_test.c src/strategy/server*_test.c \
-                      src/train/*_test.c src/lab/*_test.c)
-
-test:
+# tests/run.sh knows which tests T=pattern names and which goals they need; nothing else is built or
+# fetched.
+TEST_SETS := unit cli mpi cluster fuzz
+test quick:
 	@tools/deps.sh build demo test
-	@$(SUBMAKE) test-builds
-	@tools/mnist.sh $(BUILD)/yoke || echo "the tests that need MNIST will be skipped"
-	@BUILD=$(BUILD) tests/run.sh unit cli mpi cluster fuzz
+	@$(SUBMAKE) test-builds TEST_SETS='$(TEST_SETS)'
+	@test -z "$$(tests/run.sh --goals mnist $(TEST_SETS))" || tools/mnist.sh $(BUILD)/yoke || \
+	    echo "the tests that need MNIST will be skipped"
+	@MADE=yes BUILD=$(BUILD) tests/run.sh $(TEST_SETS)
+quick: TEST_SETS := quick
 
 test-long:
 	@tools/deps.sh build demo test long
 	@$(SUBMAKE) all
 	@BUILD=$(BUILD) LIMIT=7200 tests/run.sh long
 
-test-builds: test-build-plain test-build-san test-build-thread test-build-fuzz
-test-build-plain:
-	@$(SUBMAKE) all unit-tests
-test-build-san:
-	@$(SUBMAKE) SAN=1 BUILD=$(BUILD)/san-1 all unit-tests fuzz-tests
-test-build-thread:
-	@$(SUBMAKE) SAN=thread BUILD=$(BUILD)/san-thread TEST_SRC='$(THREADED)' unit-tests
-test-build-fuzz:
-	@$(SUBMAKE) SAN=fuzz BUILD=$(BUILD)/san-fuzz fuzz-tests
+test-builds: test-build-plain test-build-san-1 test-build-san-thread
+test-build-%:
+	@goals=$$(BUILD=$(BUILD) tests/run.sh --goals $* $(TEST_SETS)) || exit 1; \
+	    test -z "$$goals" || $(MAKE) --no-print-directory \
+	    $(if $(filter san-%,$*),SAN=$(*:san-%=%) BUILD=$(BUILD)/$*) $$goals
 
-# Benchmarks that are C programs; the scripts of bench/ run them.
+# Benchmarks that are C programs; the scripts of bench/ run them, and one program of the tests.
 BENCHES := $(patsubst %,$(BUILD)/bench/%,softmax allreduce logreg matmul lanes alexnet)
+.PHONY: bench-build
+bench-build: all $(BENCHES) $(BUILD)/tests/mpi/comm
 bench:
 	@tools/deps.sh build demo bench
-	@$(SUBMAKE) all $(BENCHES)
+	@$(SUBMAKE) bench-build
 	@tools/mnist.sh $(BUILD)/yoke
 	@BUILD=$(BUILD) bench/run.sh $(ROUNDS)
 
@@ -179,17 +222,22 @@ bench-peers:
 	@tools/mnist.sh $(BUILD)/yoke
 	@BUILD=$(BUILD) bench/peers.sh $(ROUNDS)
 
-# ROUNDS=3 is quicker and less certain than what the scripts take by themselves.
-# The baseline gets all that the compiler has; yoke's step in the same program is the library as it is installed.
-$(BUILD)/obj/bench/gemm.o $(BUILD)/obj/bench/logreg.o $(BUILD)/obj/bench/matmul.o: ALL_CFLAGS += -march=native -ffast-math
+# ROUNDS=3 is quicker and less certain than the number of rounds that a script picks.
+# The compiler may do all it can for a baseline; yoke's step in the same program is that of the
+# installed library.
+BASELINES := $(patsubst %,$(BUILD)/obj/bench/%.o,gemm logreg allreduce)
+$(BASELINES): ALL_CFLAGS += -march=native -ffast-math
 $(BUILD)/bench/softmax: $(BUILD)/obj/bench/gemm.o
 $(BENCHES): $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(BUILD)/libyoke.a
 	@mkdir -p $(@D)
 	$(call quiet,LINK) $(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(BUILD)/libyoke.a $(LIBS)
 
-# --- checks: each prints one line that starts with 'ok check-', or says what is wrong ---
+# --- checks: each prints one line that starts with 'ok check-', or complaints ---
 
-CHECKS := check-layers check-words check-format check-shell check-man check-aarch64 check-cppcheck check-tidy
+# The first of these are scripts in tools/ that look at the text of the tree.
+TEXT_CHECKS := check-layers check-words check-lines check-files check-tags
+CHECKS := $(TEXT_CHECKS) check-unused check-format check-shell check-man check-aarch64 \
+          check-cppcheck check-tidy
 .PHONY: check $(CHECKS)
 check:
 	@tools/deps.sh build check
@@ -198,13 +246,14 @@ check:
 	    failed=$$(($(words $(CHECKS)) - $$(grep -c '^ok check-' $(BUILD)/check.log))); \
 	    echo "$(words $(CHECKS)) checks, $$failed failed"; test $$failed -eq 0
 
-check-layers:
-	@tools/check-layers.sh
+$(TEXT_CHECKS):
+	@tools/$@.sh
 
-check-words:
-	@tools/check-words.sh
+check-unused: $(LIB_OBJ) $(CMD_OBJ)
+	@tools/check-unused.sh $^
 
-C_FILES = $(sort $(wildcard $(foreach d,include src/* cmd tests/* bench examples,$d/*.c $d/*.h)))
+C_DIRS := include src/* src/*/* cmd tests tests/* bench examples
+C_FILES = $(sort $(wildcard $(foreach d,$(C_DIRS),$d/*.c $d/*.h)))
 check-format:
 	@clang-format --dry-run -Werror $(C_FILES)
 	@echo "ok check-format: $(words $(C_FILES)) files"
@@ -219,32 +268,41 @@ docs/yoke.1: $(BUILD)/yoke
 	$(call quiet,MAN) $(BUILD)/yoke help --man >$@.tmp && mv $@.tmp $@
 
 check-man: $(BUILD)/yoke
-	@$(BUILD)/yoke help --man | diff -u docs/yoke.1 - || { echo "docs/yoke.1 is out of date: run 'make -B docs/yoke.1'"; exit 1; }
+	@$(BUILD)/yoke help --man | diff -u docs/yoke.1 - || \
+	    { echo "docs/yoke.1 is out of date: run 'make -B docs/yoke.1'"; exit 1; }
 	@mandoc -Tlint -Wwarning docs/yoke.1
 	@echo "ok check-man: docs/yoke.1 is what the option table says"
 
-# The other architecture is compiled, not linked. Third-party headers are the same on both, so this machine's will do, last.
+# The other architecture is compiled, not linked. Headers of other projects are the same on both, so
+# those of this machine serve, after all others.
 AARCH64_OBJ := $(patsubst %.c,$(BUILD)/aarch64/%.o,$(LIB_SRC) $(ISA_SRC) $(CMD_SRC))
 $(BUILD)/aarch64/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	@aarch64-linux-gnu-gcc $(BASE_CFLAGS) -Werror -O1 -idirafter /usr/include -DYK_ISA=plain -DYK_ISA_plain -MMD -MP -c -o $@ $<
+	@aarch64-linux-gnu-gcc $(BASE_CFLAGS) -Werror -O1 -idirafter /usr/include \
+	    -DYK_ISA=plain -DYK_ISA_plain -MMD -MP -c -o $@ $<
 check-aarch64: $(AARCH64_OBJ)
 	@echo "ok check-aarch64: $(words $(AARCH64_OBJ)) files compile"
 
+CPPCHECK_SRC := $(LIB_SRC) $(ISA_SRC) $(CMD_SRC) $(TEST_SRC) $(FUZZ_SRC)
 check-cppcheck:
 	@mkdir -p $(BUILD)/cppcheck
-	@cppcheck --quiet -j $$(nproc) --cppcheck-build-dir=$(BUILD)/cppcheck --std=c11 --enable=warning,performance,portability \
-	    --inline-suppr --suppressions-list=tools/cppcheck.txt --error-exitcode=1 -D_GNU_SOURCE -DYK_VERSION='"$(VERSION)"' \
-	    -DYK_ISA=plain -DYK_ISA_plain -Iinclude -Isrc -I. $(LIB_SRC) $(ISA_SRC) $(CMD_SRC) $(TEST_SRC) $(FUZZ_SRC)
-	@echo "ok check-cppcheck: $(words $(LIB_SRC) $(ISA_SRC) $(CMD_SRC) $(TEST_SRC) $(FUZZ_SRC)) files"
+	@cppcheck --quiet -j $$(nproc) --cppcheck-build-dir=$(BUILD)/cppcheck --std=c11 \
+	    --enable=warning,performance,portability --inline-suppr \
+	    --suppressions-list=tools/cppcheck.txt --error-exitcode=1 -D_GNU_SOURCE \
+	    -DYK_VERSION='"$(VERSION)"' -DYK_ISA=plain -DYK_ISA_plain -Iinclude -Isrc -I. \
+	    $(CPPCHECK_SRC)
+	@echo "ok check-cppcheck: $(words $(CPPCHECK_SRC)) files"
 
-# One stamp a file, so that a second run looks only at what changed. The widest instruction set stands for the others.
+# Each file has a stamp, so that a second run looks only at files that changed. The widest
+# instruction set stands for the others.
 TIDY_OK := $(patsubst %.c,$(BUILD)/tidy/%.ok,$(LIB_SRC) $(ISA_SRC) $(CMD_SRC))
 TIDY_ISA := $(lastword $(ISAS))
-$(BUILD)/tidy/%_isa.ok: TIDY_FLAGS = -ffp-contract=fast -Wno-psabi $(ISA_FLAGS_$(TIDY_ISA)) -DYK_ISA=$(TIDY_ISA) -DYK_ISA_$(TIDY_ISA)
+$(BUILD)/tidy/%_isa.ok: TIDY_FLAGS = -ffp-contract=fast -Wno-psabi $(ISA_FLAGS_$(TIDY_ISA)) \
+                                      -DYK_ISA=$(TIDY_ISA) -DYK_ISA_$(TIDY_ISA)
 $(BUILD)/tidy/%.ok: %.c $(HEADERS) .clang-tidy Makefile
 	@mkdir -p $(@D)
-	@clang-tidy --quiet $< -- $(BASE_CFLAGS) $(TIDY_FLAGS) 2>/dev/null || { echo "clang-tidy rejects $<"; exit 1; }
+	@clang-tidy --quiet $< -- $(BASE_CFLAGS) $(TIDY_FLAGS) 2>/dev/null || \
+	    { echo "clang-tidy rejects $<"; exit 1; }
 	@touch $@
 check-tidy: $(TIDY_OK)
 	@echo "ok check-tidy: $(words $(TIDY_OK)) files"
@@ -255,7 +313,8 @@ BINDIR = $(DESTDIR)$(PREFIX)/bin
 LIBDIR = $(DESTDIR)$(PREFIX)/lib
 INCLUDEDIR = $(DESTDIR)$(PREFIX)/include
 SHAREDIR = $(DESTDIR)$(PREFIX)/share
-INSTALLED = $(BINDIR)/yoke $(LIBDIR)/libyoke.a $(LIBDIR)/pkgconfig/yoke.pc $(INCLUDEDIR)/yoke.h $(SHAREDIR)/man/man1/yoke.1 \
+INSTALLED = $(BINDIR)/yoke $(LIBDIR)/libyoke.a $(LIBDIR)/pkgconfig/yoke.pc $(INCLUDEDIR)/yoke.h \
+            $(SHAREDIR)/man/man1/yoke.1 \
             $(SHAREDIR)/bash-completion/completions/yoke $(SHAREDIR)/zsh/site-functions/_yoke \
             $(SHAREDIR)/fish/vendor_completions.d/yoke.fish
 
@@ -284,7 +343,8 @@ install: $(BUILD)/yoke $(COMPLETIONS)
 	install -D -m 755 $(BUILD)/yoke $(BINDIR)/yoke
 	install -D -m 644 $(BUILD)/libyoke.a $(LIBDIR)/libyoke.a
 	install -D -m 644 include/yoke.h $(INCLUDEDIR)/yoke.h
-	install -d $(LIBDIR)/pkgconfig && printf '%s\n' "$$PKG_CONFIG_FILE" >$(LIBDIR)/pkgconfig/yoke.pc
+	install -d $(LIBDIR)/pkgconfig
+	printf '%s\n' "$$PKG_CONFIG_FILE" >$(LIBDIR)/pkgconfig/yoke.pc
 	install -D -m 644 docs/yoke.1 $(SHAREDIR)/man/man1/yoke.1
 	install -D -m 644 $(BUILD)/completion/bash $(SHAREDIR)/bash-completion/completions/yoke
 	install -D -m 644 $(BUILD)/completion/zsh $(SHAREDIR)/zsh/site-functions/_yoke

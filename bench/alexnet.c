@@ -1,14 +1,17 @@
-/* alexnet.c - AlexNet's training step in yoke against oneDNN's bare primitives, in one program and in turns.
+/* alexnet.c - AlexNet's training step in yoke against oneDNN's bare primitives, in one program and
+ * by turns.
  *
- * The baseline runs every primitive of the step alone, forward and backward, each with the layouts that it likes best and on buffers of its own: no reorders
- * between layers, no images to load, no loss, no dropout, no gradients to put where they belong. yoke's figure is a whole step of the model.
+ * The baseline runs every primitive of the step alone, forward and backward, each with its
+ * preferred layouts and its own buffers. It does not reorder data between layers, load images,
+ * compute a loss, apply dropout or place gradients. yoke's figure is a whole step of the model.
  *
- *     alexnet [BATCH [THREADS [ROUNDS [each]]]]        64, 2, 5; "each": milliseconds of every primitive
+ *     alexnet [BATCH [THREADS [ROUNDS [ISA [each]]]]]   64, 2, 5, auto; "each": ms per primitive
  *
- * Prints "batch threads bare_ms yoke_ms ratio", the best of the rounds each. */
+ * The bare primitives use the same instruction set, because yoke limits oneDNN for the process.
+ * Prints "batch threads bare_ms yoke_ms ratio", with the best round of each. */
 #include "base/clock.h"
 #include "model/model.h"
-#include "model/net.h"
+#include "model/net/net.h"
 
 #include <oneapi/dnnl/dnnl.h>
 #include <stdio.h>
@@ -49,7 +52,7 @@ static dnnl_memory_desc_t any(int n, const dnnl_dim_t *dims)
     return md;
 }
 
-/* A buffer for argument `arg` of the primitive under way, as the description `md` says. */
+/* Adds a buffer of the description `md` as argument `arg` of the current primitive. */
 static void give(int arg, const dnnl_memory_desc_t *md)
 {
     struct bare *b = &list[count];
@@ -132,7 +135,7 @@ static const struct wanted FORWARD[] = {{DNNL_ARG_SRC, dnnl_query_src_md, 0},
                                         {DNNL_ARG_DIFF_WEIGHTS, dnnl_query_diff_weights_md, 0},
                                         {DNNL_ARG_DIFF_BIAS, dnnl_query_diff_weights_md, 1}};
 
-/* Leaves the layout of its output, which pooling takes. */
+/* Returns the layout of its output for the pooling that follows. */
 static dnnl_memory_desc_t conv(const struct yk_layer *l, dnnl_dim_t n, bool first)
 {
     const dnnl_dims_t in = {n, l->in.c, l->in.h, l->in.w}, out = {n, l->out.c, l->out.h, l->out.w},
@@ -272,7 +275,7 @@ int main(int argc, char **argv)
     struct yk_work *work;
     struct yk_error e;
     char said[256];
-    const char *chosen;
+    const char *chosen, *isa = argc > 4 ? argv[4] : "auto";
     need(batch > 0 && threads > 0 && rounds > 0, "reading the numbers");
     need(yk_net_read("alexnet", &net, &e) == YK_OK, "reading the net");
     struct yk_dataset set = {.name = "made up",
@@ -294,9 +297,9 @@ int main(int argc, char **argv)
     const struct yk_net_how how = {.seed = 1};
     need(ops->open_net(&model, &net, &how, &set, &e) == YK_OK, "the model");
     need(ops->layout(model, &params, 1, &e) == YK_OK, "the layout");
-    need(ops->engine(model, &params, "onednn", batch, threads, "auto", &chosen, said, &e) == YK_OK,
+    need(ops->engine(model, &params, "onednn", batch, threads, isa, &chosen, said, &e) == YK_OK,
          "the engine");
-    need(ops->work_open(&work, model, threads, "auto", &e) == YK_OK, "the work");
+    need(ops->work_open(&work, model, threads, isa, &e) == YK_OK, "the work");
     need(ops->prepare(work, batch, true, said, &e) == YK_OK, "the plan");
     fprintf(stderr, "%s\n", said);
     struct yk_sink sink = {.grad = yk_floats(params.count), .ready = ready};
@@ -308,15 +311,16 @@ int main(int argc, char **argv)
     TRY(dnnl_stream_create(&stream, engine, dnnl_stream_default_flags));
     make_bare(&net, batch);
     double bare = 1e9, yoke = 1e9;
-    for (unsigned i = 0; i < rounds + 1; i++) { /* the first is no measurement */
+    for (unsigned i = 0; i < rounds + 1; i++) { /* the first round warms up and does not count */
         double t = run_bare(), start = yk_now();
         ops->step(work, &params, &b, &sink);
         double u = yk_now() - start;
         bare = i > 0 && t < bare ? t : bare;
         yoke = i > 0 && u < yoke ? u : yoke;
     }
-    for (unsigned i = 0; argc > 4 && i < count; i++)
-        fprintf(stderr, "%-20s %8.2f ms\n", list[i].name, list[i].best * 1e3);
+    if (argc > 5)
+        for (unsigned i = 0; i < count; i++)
+            fprintf(stderr, "%-20s %8.2f ms\n", list[i].name, list[i].best * 1e3);
     printf("%u %u %.1f %.1f %.3f\n", batch, threads, bare * 1e3, yoke * 1e3, bare / yoke);
     ops->work_close(work);
     ops->close(model);

@@ -1,10 +1,12 @@
-/* allreduce.c - the baseline of synchronous training over MPI: what one would write by hand.
+/* allreduce.c - the baseline of synchronous training over MPI: a loop as one would write it by
+ * hand.
  *
- *     mpirun -np 3 --mca mpi_yield_when_idle 1 allreduce BATCH UPDATES
+ *     mpirun -np 3 --mca mpi_yield_when_idle 1 allreduce BATCH UPDATES [ISA]
  *
- * Every rank computes the gradient of its own batch with yoke's kernel, MPI_Allreduce adds them, every rank applies the mean: no servers, no
- * membership, no records, no evaluation. Prints updates per second, and the loss, which tells that it learns. The data are MNIST as yoke keeps
- * them, one thread a rank. */
+ * Every rank computes the gradient of its own batch with yoke's kernel, MPI_Allreduce adds them,
+ * and every rank applies the mean. There are no servers, no members to watch, no records and no
+ * evaluation. It prints updates per second, and the loss as evidence that it learns. The data are
+ * MNIST from yoke's cache; each rank has one thread. */
 #include "base/clock.h"
 #include "data/data.h"
 #include "model/model.h"
@@ -38,7 +40,7 @@ int main(int argc, char **argv)
     if (yk_data_open("mnist", NULL, &train, NULL, &e) != YK_OK ||
         yk_dataset_pack(&train, &e) != YK_OK || ops->open(&model, &train, &e) != YK_OK ||
         ops->layout(model, &params, 1, &e) != YK_OK ||
-        ops->work_open(&work, model, 1, "auto", &e) != YK_OK ||
+        ops->work_open(&work, model, 1, argc > 3 ? argv[3] : "auto", &e) != YK_OK ||
         yk_source_init(&source, &train, 1, true, &e) != YK_OK) {
         fprintf(stderr, "allreduce: %s\n", e.text);
         MPI_Abort(MPI_COMM_WORLD, 1);
@@ -57,8 +59,7 @@ int main(int argc, char **argv)
             start = yk_now();
         }
         if (train.rows - position % train.rows < all)
-            position += train.rows -
-                        position % train.rows; /* the baseline may drop what is left of an epoch */
+            position += train.rows - position % train.rows; /* drops the rest of the epoch */
         uint64_t mine = position + (uint64_t)rank * batch;
         yk_source_at(&source, mine, batch, mine + all, &rows);
         loss = ops->step(work, &params, &rows, &sink);

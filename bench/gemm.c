@@ -1,12 +1,15 @@
-/* gemm.c - softmax regression as a plain C loop over the best GEMM at hand: what a careful programmer writes in an afternoon.
+/* gemm.c - softmax regression as a plain C loop over the best GEMM at hand, as a careful programmer
+ * writes it in an afternoon.
  *
- *     Z = X W,   p = softmax(Z + b),   dZ = p - onehot,   W += -lr/B X^T dZ   (the update is the second GEMM itself),   b += ...
+ *     Z = X W,   p = softmax(Z + b),   dZ = p - onehot,   W += -lr/B X^T dZ,   b += ...
  *
- * It is given every advantage: float pixels, converted beforehand, in file order (so that the hardware prefetches them);
- * sizes known to the compiler; -O3 -march=native -ffast-math, with which gcc calls the vector expf and logf of libmvec; and
- * all four ways to lay out weights and logits, of which the caller takes the fastest for each batch size. With the logits in
- * (C, B) order even the softmax runs over whole vectors of examples.
- * THREADS: one caller; dnnl_sgemm uses OpenMP, whose thread count is the calling thread's and is set by yk_gemm_reset. */
+ * The update of W is the second GEMM itself. The loop has every advantage: float pixels, converted
+ * beforehand and in file order, which the hardware prefetches; sizes known to the compiler; -O3
+ * -march=native -ffast-math, with which gcc calls the vector expf and logf of libmvec; and all four
+ * layouts of weights and logits, of which the caller takes the fastest for each batch size. With
+ * the logits in (C, B) order even the softmax runs over whole vectors of examples.
+ * THREADS: one caller. dnnl_sgemm uses OpenMP, whose thread count belongs to the calling thread and
+ * is set by yk_gemm_reset. */
 #include "bench/gemm.h"
 
 #include <float.h>
@@ -65,7 +68,8 @@ void yk_gemm_reset(struct yk_gemm *g)
     g->at = 0;
 }
 
-/* dnnl_sgemm is row-major: C(M,N) = alpha op(A)(M,K) op(B)(K,N) + beta C; a leading dimension is the length of a stored row. */
+/* dnnl_sgemm is row-major: C(M,N) = alpha op(A)(M,K) op(B)(K,N) + beta C. A leading dimension is
+ * the length of a stored row. */
 static void forward(struct yk_gemm *g, const float *x)
 {
     dnnl_dim_t b = g->batch;
@@ -90,7 +94,8 @@ static void backward(struct yk_gemm *g, const float *x)
         dnnl_sgemm('T', z, F, C, b, rate, x, F, g->logits, z_row, 1, g->weight, C);
 }
 
-/* Logits become the gradient with respect to them, example by example; grad_bias is theirs summed. Returns the summed loss. */
+/* Replaces the logits by the gradients with respect to them, example by example, and adds these to
+ * grad_bias. Returns the summed loss. */
 static double softmax_by_example(struct yk_gemm *g, const uint16_t *y, float *grad_bias)
 {
     uint32_t b = g->batch;
@@ -173,7 +178,7 @@ static double softmax_by_class(struct yk_gemm *g, const uint16_t *y, float *grad
 
 double yk_gemm_step(struct yk_gemm *g)
 {
-    if (g->rows - g->at < g->batch) /* no partial batches: one thing less to do than ours has */
+    if (g->rows - g->at < g->batch) /* the baseline skips partial batches, unlike yoke */
         g->at = 0;
     const float *x = g->pixels + (size_t)g->at * F;
     const uint16_t *y = g->labels + g->at;

@@ -1,24 +1,29 @@
-/* logreg.c - how many rows a second sparse logistic regression trains on, as ratios to a bare loop in the same run.
+/* logreg.c - the rows per second of sparse logistic regression, as ratios to a bare loop in the
+ * same run.
  *
- * The bare loop is what one would write by hand for one optimizer, batches of one row, and rows in memory: read the row's weights,
- * one sigmoid, update them, the parameters of the next rows prefetched; no loss, no bias, no duplicate keys, nothing to choose at
- * run time. Yoke's contenders are the sweep of model/logreg_sweep.c by batches of 1 and 100 on one thread and on all, with the
- * optimizers of src/optim. The data is synth-criteo: 39 entries a row, 33,762,578 features, power laws; all contenders read the
- * same arrays.
+ * The bare loop is written by hand for one optimizer, batches of one row, and rows in memory: read
+ * the row's weights, compute one sigmoid, update the weights, with the parameters of the next rows
+ * prefetched. It has no loss, no bias, no duplicate keys and no choice at run time. It is compiled
+ * for this very CPU, whatever --isa says. Yoke's contenders are the sweep of model/logreg with
+ * batches of 1 and 100, on one thread and on all, with the optimizers of src/optim. The data are
+ * synth-criteo: 39 entries per row, 33,762,578 features, power laws. All contenders read the same
+ * arrays.
  *
- * A round lets each contender in turn train once over all rows, from zero; so whatever else the machine does meets all of them.
- * Figures are medians over the rounds. Yoke's weights by batches of one row must be those of the bare loop, else the figures mean
- * nothing.
+ * In a round each contender trains once over all rows, from zero, so other load on the machine
+ * affects all of them. Figures are medians over the rounds, printed as a Markdown table. First, and
+ * not timed, the bare loop trains once with a bias: yoke's weights with batches of one row must be
+ * the same within APART of their size, else the figures mean nothing.
  *
- *     logreg [--rounds N] [--rows N] [--features N] [--threads N] [--optimizer NAME] [--shuffle] [--cpu] [--keys]
+ *     logreg [--rounds N] [--rows N] [--features N] [--threads N] [--optimizer NAME] [--isa NAME]
+ *            [--shuffle] [--cpu] [--keys]
  *
- * --cpu takes processor time (divided by the threads) and the best round, for a machine that others use too.
- * --keys times what a worker of several does before a step instead: listing the keys of a batch. Speed is reported, not judged: the exit
- * status is 0 unless something is broken. */
+ * --cpu measures processor time (divided by the threads) and takes the best round, for a machine
+ * that is shared. --keys instead times listing the keys of a batch, which a worker of several does
+ * before a step. Speed is reported, not judged: the exit status is 0 unless something is broken. */
 #include "base/clock.h"
 #include "base/rng.h"
 #include "base/team.h"
-#include "data/synth.h"
+#include "data/rows/synth.h"
 #include "model/model.h"
 #include "optim/optim.h"
 
@@ -30,40 +35,44 @@
 #include <string.h>
 
 enum { MAX_ROUNDS = 99, BARE_AHEAD = 8, SLOTS = 2 };
+enum { HEAD = 16 };                 /* floats before the weights; the first of them is the bias */
+static const double APART = 1e-4;   /* differences by the order of sums and another exp() */
+static const double TOGETHER = 1.3; /* promised ratio of all cores to one thread */
 
 static const struct {
     const char *name;
     float lr;
-    double floor[2]; /* promised ratios, by batches of 1 and 100 */
+    double floor[2]; /* promised ratios with batches of 1 and 100 */
 } OPTIMIZERS[] = {
     {"sgd", 0.005f, {0.7, 0.5}}, {"adagrad", 0.1f, {0.7, 0.5}}, {"ftrl", 0.1f, {0.7, 0.5}}};
 enum { N_OPTIMIZERS = sizeof OPTIMIZERS / sizeof OPTIMIZERS[0] };
 
-struct bench {
-    struct yk_rows rows; /* blocks point into these: */
-    uint32_t *start;     /* (rows + 1) */
-    uint32_t *first;     /* (rows + blocks) `start`, within blocks */
+struct rows_bench {
+    struct yk_rows rows; /* its blocks point into the arrays below */
+    uint32_t *start;     /* (rows + 1) first entry of each row */
+    uint32_t *first;     /* (rows + blocks) the same within each block */
     uint8_t *label;      /* (rows) */
     uint32_t *key;       /* (entries) */
     float *value;        /* (entries) */
-    uint32_t *order;     /* (rows) NULL: as they come */
-    float *w;            /* (features + 16) */
+    uint32_t *order;     /* (rows) NULL: file order */
+    float *w;            /* (HEAD + features) */
     float *slot[SLOTS];
-    double best; /* the loss that nobody gets below */
+    double best; /* the loss of the true model, a lower bound */
     const struct yk_model_ops *ops;
     struct yk_model *model;
     unsigned rounds, threads;
     bool cpu;
     const char *only;
+    const char *isa;
 };
 
 /* --- the bare loops --- */
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum kind { SGD, ADAGRAD, FTRL };
+enum bare_kind { SGD, ADAGRAD, FTRL };
 
-INLINE void bare_update(enum kind kind, float lr, float *w, float *a, float *b, float g)
+INLINE void bare_update(enum bare_kind kind, float lr, float *w, float *a, float *b, float g)
 {
     if (kind == SGD) {
         *w -= lr * g;
@@ -78,9 +87,9 @@ INLINE void bare_update(enum kind kind, float lr, float *w, float *a, float *b, 
     }
 }
 
-INLINE void bare(const struct bench *t, enum kind kind, float lr)
+INLINE void bare(const struct rows_bench *t, enum bare_kind kind, float lr, bool bias)
 {
-    float *w = t->w + 16, *a = t->slot[0] + 16, *b = t->slot[1] + 16;
+    float *w = t->w + HEAD, *a = t->slot[0] + HEAD, *b = t->slot[1] + HEAD;
     for (uint64_t i = 0; i < t->rows.rows; i++) {
         uint64_t row = t->order == NULL ? i : t->order[i];
         if (i + BARE_AHEAD < t->rows.rows) {
@@ -93,25 +102,32 @@ INLINE void bare(const struct bench *t, enum kind kind, float lr)
                     __builtin_prefetch(b + t->key[k], 1);
             }
         }
-        float z = 0;
+        float z = bias ? t->w[0] : 0;
         for (uint32_t k = t->start[row]; k < t->start[row + 1]; k++)
             z += w[t->key[k]] * t->value[k];
         float g = 1 / (1 + expf(-z)) - (float)t->label[row];
         for (uint32_t k = t->start[row]; k < t->start[row + 1]; k++)
             bare_update(kind, lr, w + t->key[k], a + t->key[k], b + t->key[k], g * t->value[k]);
+        if (bias)
+            bare_update(kind, lr, t->w, t->slot[0], t->slot[1], g);
     }
 }
 
-/* One loop each, as by hand. */
-static void run_bare(const struct bench *t, unsigned kind)
+/* One loop per optimizer, as if written by hand. */
+static void run_bare(const struct rows_bench *t, unsigned kind)
 {
     float lr = OPTIMIZERS[kind].lr;
     if (kind == SGD)
-        bare(t, SGD, lr);
+        bare(t, SGD, lr, false);
     else if (kind == ADAGRAD)
-        bare(t, ADAGRAD, lr);
+        bare(t, ADAGRAD, lr, false);
     else
-        bare(t, FTRL, lr);
+        bare(t, FTRL, lr, false);
+}
+
+static void run_bare_with_bias(const struct rows_bench *t, unsigned kind)
+{
+    bare(t, (enum bare_kind)kind, OPTIMIZERS[kind].lr, true);
 }
 
 /* --- yoke --- */
@@ -129,7 +145,8 @@ static const struct yk_update *update(void *arg, unsigned thread, uint64_t step,
     return u;
 }
 
-static double run_yoke(const struct bench *t, struct yk_work *work, unsigned kind, uint32_t batch)
+static double run_yoke(const struct rows_bench *t, struct yk_work *work, unsigned kind,
+                       uint32_t batch)
 {
     const struct yk_optimizer_ops *o = yk_optimizer_find(OPTIMIZERS[kind].name);
     struct recipe r;
@@ -157,7 +174,7 @@ static double run_yoke(const struct bench *t, struct yk_work *work, unsigned kin
 
 /* --- rounds --- */
 
-static double now(const struct bench *t, unsigned threads)
+static double now(const struct rows_bench *t, unsigned threads)
 {
     struct timespec c;
     if (!t->cpu)
@@ -166,9 +183,9 @@ static double now(const struct bench *t, unsigned threads)
     return ((double)c.tv_sec + (double)c.tv_nsec * 1e-9) / threads;
 }
 
-static void reset(const struct bench *t)
+static void reset(const struct rows_bench *t)
 {
-    size_t bytes = ((size_t)t->rows.features + 16) * sizeof(float);
+    size_t bytes = ((size_t)t->rows.features + HEAD) * sizeof(float);
     memset(t->w, 0, bytes);
     for (unsigned k = 0; k < SLOTS; k++)
         memset(t->slot[k], 0, bytes);
@@ -180,41 +197,69 @@ static int by_size(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Of the rounds: the median or, where others have the machine too, the best. */
-static double typical(const struct bench *t, double *v)
+/* The median of the rounds or, on a shared machine, the best. */
+static double typical(const struct rows_bench *t, double *v)
 {
     qsort(v, t->rounds, sizeof *v, by_size);
     return v[t->cpu ? t->rounds - 1 : t->rounds / 2];
 }
 
-/* How far yoke's weights are from the bare loop's, relative to their size. The bias, which the bare loop does not have, is held
- * apart by giving neither: it is small beside 39 other entries, but not nothing. */
-static double distance(const float *a, const float *b, size_t n)
+/* The distance of yoke's weights with batches of 1 from those of a loop with a bias, relative to
+ * their size. */
+static double distance(const struct rows_bench *t, unsigned kind)
 {
+    size_t n = (size_t)t->rows.features + HEAD;
+    float *theirs = malloc(n * sizeof *theirs);
+    struct yk_work *work;
     double apart = 0, size = 0;
-    for (size_t i = 0; i < n; i++) {
-        apart += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
-        size += (double)a[i] * (double)a[i];
+    if (theirs == NULL || t->ops->work_open(&work, t->model, 1, t->isa, NULL) != YK_OK) {
+        free(theirs);
+        return NAN;
     }
+    reset(t);
+    run_bare_with_bias(t, kind);
+    memcpy(theirs, t->w, n * sizeof *theirs);
+    reset(t);
+    run_yoke(t, work, kind, 1);
+    for (size_t i = 0; i < n; i++) {
+        double d = (double)t->w[i] - (double)theirs[i];
+        apart += d * d;
+        size += (double)theirs[i] * (double)theirs[i];
+    }
+    t->ops->work_close(work);
+    free(theirs);
     return sqrt(apart / size);
 }
 
 enum { BARE, ONE, HUNDRED, ONE_ALL, HUNDRED_ALL, CONTENDERS };
-static const char *const NAMES[] = {"bare loop", "yoke --batch 1", "yoke --batch 100",
-                                    "yoke --batch 1 --threads", "yoke --batch 100 --threads"};
+static const struct {
+    const char *name, *to;
+    unsigned base;
+} SHOWN[CONTENDERS] = {{"bare loop", "", BARE},
+                       {"`--batch 1`", "bare loop", BARE},
+                       {"`--batch 100`", "bare loop", BARE},
+                       {"`--batch 1`, all cores", "one thread", ONE},
+                       {"`--batch 100`, all cores", "one thread", HUNDRED}};
 
-static int compare(struct bench *t, unsigned kind)
+static int compare(struct rows_bench *t, unsigned kind)
 {
     static double rate[CONTENDERS][MAX_ROUNDS];
-    double loss[CONTENDERS] = {NAN}, apart = NAN;
-    float *bare_w = malloc((size_t)t->rows.features * sizeof *bare_w);
+    double loss[CONTENDERS] = {NAN}, median[CONTENDERS];
     unsigned contenders = t->threads > 1 ? CONTENDERS : ONE_ALL;
+    double apart = distance(t, kind);
+    if (!(apart < APART)) {
+        fprintf(stderr,
+                "logreg: the weights of %s are %.2g apart from the bare loop's: they do not train "
+                "the same\n",
+                OPTIMIZERS[kind].name, apart);
+        return 1;
+    }
     for (unsigned round = 0; round < t->rounds; round++)
         for (unsigned c = 0; c < contenders; c++) {
-            struct yk_work *work; /* a new one each time, as a run has */
+            struct yk_work *work; /* a new one each time, as in a run */
             unsigned threads = c >= ONE_ALL ? t->threads : 1;
             reset(t);
-            if (t->ops->work_open(&work, t->model, threads, "auto", NULL) != YK_OK)
+            if (t->ops->work_open(&work, t->model, threads, t->isa, NULL) != YK_OK)
                 return 1;
             double start = now(t, threads);
             if (c == BARE)
@@ -223,32 +268,25 @@ static int compare(struct bench *t, unsigned kind)
                 loss[c] = run_yoke(t, work, kind, c == ONE || c == ONE_ALL ? 1 : 100);
             rate[c][round] = (double)t->rows.rows / (now(t, threads) - start);
             t->ops->work_close(work);
-            if (round == 0 && c == BARE && bare_w != NULL)
-                memcpy(bare_w, t->w + 16, (size_t)t->rows.features * sizeof *bare_w);
-            if (round == 0 && c == ONE && bare_w != NULL)
-                apart = distance(bare_w, t->w + 16, t->rows.features);
         }
-    free(bare_w);
-    double base = typical(t, rate[BARE]), single[CONTENDERS] = {0};
-    printf("\n%s (weights of batch 1 are %.2g from the bare loop's; best possible loss %.4f)\n",
-           OPTIMIZERS[kind].name, apart, t->best);
-    printf("  %-28s %12s %8s %8s %10s\n", "", "rows/s", "ratio", "promised", "loss");
     for (unsigned c = 0; c < contenders; c++) {
-        double m = typical(t, rate[c]);
-        single[c] = m;
-        printf("  %-28s %12.0f %7.2fx", NAMES[c], m, c >= ONE_ALL ? m / single[c - 2] : m / base);
-        if (c == ONE || c == HUNDRED)
-            printf(" %7.2fx", OPTIMIZERS[kind].floor[c - ONE]);
-        else
-            printf(" %8s", c >= ONE_ALL ? "1.30x" : "");
-        printf(c == BARE ? "\n" : " %10.5f\n", loss[c]);
+        median[c] = typical(t, rate[c]);
+        printf("| %s | %s | %.0f |", OPTIMIZERS[kind].name, SHOWN[c].name, median[c]);
+        if (c == BARE) {
+            printf(" | | | |\n");
+            continue;
+        }
+        double ratio = median[c] / median[SHOWN[c].base];
+        double least = c >= ONE_ALL ? TOGETHER : OPTIMIZERS[kind].floor[c - ONE];
+        printf(" %.2f | %s | %.1f, %s | %.4f |\n", ratio, SHOWN[c].to, least,
+               ratio >= least ? "kept" : "missed", loss[c]);
     }
     fflush(stdout);
-    return !(apart < 0.2);
+    return 0;
 }
 
-/* What `keys` costs. */
-static int time_keys(struct bench *t, struct yk_work *work)
+/* Times the model's `keys`. */
+static int time_keys(struct rows_bench *t, struct yk_work *work)
 {
     struct yk_dataset set = {.rows = (uint32_t)t->rows.rows, .sparse = &t->rows};
     uint32_t row[100];
@@ -264,7 +302,7 @@ static int time_keys(struct bench *t, struct yk_work *work)
         keys += out.n;
     }
     double took = now(t, 1) - start;
-    printf("\nkeys of a batch of 100 rows: %.1f us, %.0f keys of %.0f entries\n",
+    printf("keys of a batch of 100 rows: %.1f us, %.0f keys of %.0f entries\n",
            took / (double)n * 1e6, (double)keys / (double)n,
            (double)t->rows.entries / (double)t->rows.rows * 100);
     return 0;
@@ -272,7 +310,7 @@ static int time_keys(struct bench *t, struct yk_work *work)
 
 /* --- data --- */
 
-static int make_data(struct bench *t, uint64_t rows, uint64_t features, bool shuffle)
+static int make_data(struct rows_bench *t, uint64_t rows, uint64_t features, bool shuffle)
 {
     struct yk_synth *synth;
     struct yk_error e;
@@ -325,19 +363,20 @@ static int make_data(struct bench *t, uint64_t rows, uint64_t features, bool shu
             t->order[k] = keep;
         }
     }
-    t->w = yk_floats(t->rows.features + 16);
+    t->w = yk_floats(t->rows.features + HEAD);
     for (unsigned k = 0; k < SLOTS; k++)
-        t->slot[k] = yk_floats(t->rows.features + 16);
+        t->slot[k] = yk_floats(t->rows.features + HEAD);
     return bad || t->w == NULL || t->slot[0] == NULL || t->slot[1] == NULL;
 }
 
 int main(int argc, char **argv)
 {
-    static const struct option LONG[] = {
-        {"rounds", 1, NULL, 'r'},  {"rows", 1, NULL, 'n'},      {"features", 1, NULL, 'f'},
-        {"threads", 1, NULL, 't'}, {"optimizer", 1, NULL, 'o'}, {"shuffle", 0, NULL, 's'},
-        {"keys", 0, NULL, 'k'},    {"cpu", 0, NULL, 'c'},       {0}};
-    static struct bench t = {.rounds = 5};
+    static const struct option LONG[] = {{"rounds", 1, NULL, 'r'},    {"rows", 1, NULL, 'n'},
+                                         {"features", 1, NULL, 'f'},  {"threads", 1, NULL, 't'},
+                                         {"optimizer", 1, NULL, 'o'}, {"shuffle", 0, NULL, 's'},
+                                         {"keys", 0, NULL, 'k'},      {"cpu", 0, NULL, 'c'},
+                                         {"isa", 1, NULL, 'i'},       {0}};
+    static struct rows_bench t = {.rounds = 5, .isa = "auto"};
     uint64_t rows = 1000000, features = 0;
     bool shuffle = false, only_keys = false;
     t.threads = yk_cpus();
@@ -360,6 +399,9 @@ int main(int argc, char **argv)
             break;
         case 's':
             shuffle = true;
+            break;
+        case 'i':
+            t.isa = optarg;
             break;
         case 'c':
             t.cpu = true;
@@ -389,15 +431,23 @@ int main(int argc, char **argv)
     t.ops = yk_model_find("logreg");
     if (t.ops->open(&t.model, &shape, &e) != YK_OK ||
         t.ops->layout(t.model, &params, 1, &e) != YK_OK ||
-        t.ops->work_open(&work, t.model, 1, "auto", &e) != YK_OK) {
+        t.ops->work_open(&work, t.model, 1, t.isa, &e) != YK_OK) {
         fprintf(stderr, "logreg: %s\n", e.text);
         return 1;
     }
-    printf("%llu rows, %llu features, %.1f entries a row, %u threads, %u rounds%s\n",
-           (unsigned long long)rows, (unsigned long long)t.rows.features,
-           (double)t.rows.entries / (double)rows, t.threads, t.rounds, shuffle ? ", shuffled" : "");
-    int bad = only_keys ? time_keys(&t, work) : 0;
-    for (unsigned k = 0; k < N_OPTIMIZERS && !only_keys; k++)
+    if (!only_keys) {
+        printf("%llu rows of %.1f entries out of %llu features%s; all cores are %u; the best "
+               "possible loss is %.4f.\n",
+               (unsigned long long)rows, (double)t.rows.entries / (double)rows,
+               (unsigned long long)t.rows.features, shuffle ? ", shuffled" : "", t.threads, t.best);
+        printf("Medians of %u rounds.\n\n", t.rounds);
+        printf("| optimizer | sweep | rows/s | ratio | to | floor | loss "
+               "|\n|---|---|---:|---:|---|---|---:|\n");
+    }
+    if (only_keys)
+        return time_keys(&t, work);
+    int bad = 0;
+    for (unsigned k = 0; k < N_OPTIMIZERS; k++)
         if (t.only == NULL || strcmp(t.only, OPTIMIZERS[k].name) == 0)
             bad |= compare(&t, k);
     return bad;

@@ -1,32 +1,38 @@
 #!/bin/bash
-# peers.sh - what 'make bench-peers' runs: yoke against what Debian packages, each at its best. Softmax against PyTorch, first one process,
-# then three workers; sparse logistic regression against scikit-learn and liblinear; LeNet and AlexNet against PyTorch.
+# peers.sh - 'make bench-peers': yoke against programs that Debian packages, each at its best.
+# Softmax against PyTorch, first one process, then three workers; sparse logistic regression against
+# scikit-learn and liblinear; LeNet and AlexNet against PyTorch.
 #
-#   BUILD=build bench/peers.sh [ROUNDS]      9 rounds unless said otherwise; ROWS=20000 in the environment: fewer sparse rows than 300,000
+#   BUILD=build bench/peers.sh [ROUNDS]    5 rounds unless said otherwise, of long turns at most 3
+#   ONLY='torch|torch-lenet' ROWS=20000    some of the blocks; fewer sparse rows than 300,000
+#   TURN=0.5 in the environment            seconds of the nets' turns, not 3 and 16
 #
-# 'tools/deps.sh peers' has installed them and the OpenMP build of OpenBLAS; which OpenBLAS the children load is chosen by
-# LD_LIBRARY_PATH, whatever the system's alternatives say. The machine should have nothing else to do.
-set -u
-cd "$(dirname "$0")/.." || exit 1
-BUILD=${BUILD:-build} rounds=${1:-9}
-if ! [[ $rounds =~ ^[1-9][0-9]{0,2}$ ]]; then
-    echo "usage: bench/peers.sh [1..999]" >&2
-    exit 2
-fi
-
+# 'tools/deps.sh peers' has installed them and the OpenMP build of OpenBLAS; LD_LIBRARY_PATH, not
+# the system's alternatives, chooses the OpenBLAS that the children load. The machine should have
+# nothing else to do. The output is kept in $BUILD/results (see lib.sh).
+. "$(dirname "$0")/lib.sh"
+rounds=${1:-5}
+number ROUNDS "$rounds" 1 99
+[ "$isa" != plain ] || { echo "bench: PyTorch cannot be kept from avx2" >&2; exit 2; }
+few=$((rounds < 3 ? rounds : 3))
 set -- /usr/lib/*/openblas-openmp
-[ -e "$1/libblas.so.3" ] || { echo "bench: no OpenMP build of OpenBLAS; run 'tools/deps.sh peers'" >&2; exit 1; }
-mnist=$("$BUILD/yoke" data fetch mnist) || exit
+if [ ! -e "$1/libblas.so.3" ]; then
+    echo "bench: no OpenMP build of OpenBLAS; run 'tools/deps.sh peers'" >&2
+    exit 1
+fi
+mnist=$("$yoke" data fetch mnist) || exit
 
-# shellcheck source-path=SCRIPTDIR
-. bench/machine.sh
-describe_machine
-/usr/bin/python3 -B bench/peers/compare.py --yoke "$BUILD/yoke" --bench "$BUILD/bench/softmax" --mnist "$mnist" \
-    --openblas "$1" --rounds "$rounds" || exit
-/usr/bin/python3 -B bench/peers/workers.py --yoke "$BUILD/yoke" --mnist "$mnist" --openblas "$1" --rounds "$rounds" || exit
-/usr/bin/python3 -B bench/peers/logreg.py --yoke "$BUILD/yoke" --rows "${ROWS:-300000}" --rounds "$rounds" || exit
-few=$((rounds < 5 ? rounds : 5)) # their turns are long
-echo
-BUILD=$BUILD bench/lenet.sh "$few" || exit
-echo
-BUILD=$BUILD bench/alexnet.sh --torch "$few"
+# peer NAME PROGRAM ARGUMENTS...: a block by one of the programs in peers/
+peer()
+{
+    local name=$1 program=$2
+    shift 2
+    block "$name" /usr/bin/python3 -B "bench/peers/$program" "$@" --yoke "$yoke" --isa "$isa"
+}
+
+torch=(--mnist "$mnist" --openblas "$1")
+peer torch compare.py "${torch[@]}" --bench "$build/bench/softmax" --rounds "$rounds"
+peer torch-workers workers.py "${torch[@]}" --rounds "$few"
+peer sparse-peers logreg.py --rows "${ROWS:-300000}" --rounds "$few"
+peer torch-lenet nets.py lenet "${torch[@]}" --rounds "$rounds" ${TURN:+--seconds "$TURN"}
+peer torch-alexnet nets.py alexnet "${torch[@]}" --rounds "$few" ${TURN:+--seconds "$TURN"}

@@ -1,15 +1,20 @@
-/* softmax.c - how many training steps a second softmax regression on MNIST makes, as ratios to a baseline in the same run.
+/* softmax.c - the training steps per second of softmax regression on MNIST, as ratios to a baseline
+ * in the same run.
  *
- * Contenders are yoke's own step, on every instruction set that this CPU has, and the plain C loop of gemm.c, in each of its
- * memory layouts. Yoke's starts from 8-bit pixels in shuffled order and is the path of one batch in train/loop.c: pull,
- * source, step, commit, from one worker to one owner in threads, by the rule of --mode local. A round lets each contender in
- * turn train the same number of steps from zero, enough for MIN_SECONDS of the fastest; so whatever else the machine does meets
- * all of them. Figures are medians over the rounds. Before anything is timed, the weights that each one arrives at are tried on
- * the test set: training something else is not worth measuring.
+ * Contenders are yoke's own step, on every instruction set of this CPU, and the plain C loop of
+ * gemm.c, in each of its memory layouts. Yoke's step starts from 8-bit pixels in shuffled order and
+ * takes the path of one batch in train/loop.c: pull, source, step, commit, from one worker to one
+ * owner in threads, by the rule of --mode local. In a round each contender trains the same number
+ * of steps from zero, enough to keep the fastest busy for the given seconds, so other load on the
+ * machine affects all of them. Figures are medians over the rounds. Before anything is timed, the
+ * weights of each contender are tried on the test set, because a contender that trains something
+ * else is not worth measuring.
  *
- *     softmax [--rounds N]                           the tables
- *     softmax --yoke BATCH [--threads T] [--rounds N]  one number, yoke's steps/s: for comparisons that alternate programs
+ *     softmax [OPTIONS]                             the tables, in Markdown
+ *     softmax --yoke BATCH [--threads T] [OPTIONS]  one number for comparisons: yoke's steps/s
  *
+ * OPTIONS are --rounds N, --seconds S (of a turn) and --isa NAME (the best instruction set that
+ * yoke may use; GEMM is compiled for this very CPU, and its dnnl_sgemm obeys DNNL_MAX_CPU_ISA).
  * Speed is reported, not judged: the exit status is 0 unless something is broken. */
 #include "base/clock.h"
 #include "bench/gemm.h"
@@ -31,18 +36,20 @@
 
 enum { F = YK_GEMM_FEATURES, C = YK_GEMM_CLASSES };
 enum { MAX_ROUNDS = 999, MAX_SETS = 8, MAX_CONTENDERS = MAX_SETS + YK_GEMM_LAYOUTS };
-static const double RATE = 0.01, MIN_SECONDS = 0.2;
+static const double RATE = 0.01;
+enum { FEWEST = 150 }; /* steps after which learning shows */
 
 static const struct row {
     uint32_t batch;
     unsigned threads;
-    bool sets;    /* also on the instruction sets that are not the best */
-    double floor; /* the ratio that is promised; 0: none is */
+    bool sets;    /* measure all instruction sets, not only the best */
+    double floor; /* the promised ratio; 0: none */
 } ROWS[] = {{1, 1, false, 1},  {10, 1, false, 1},  {60, 1, true, 2},
             {100, 1, true, 2}, {600, 1, false, 0}, {600, 2, false, 0}};
 enum { N_ROWS = sizeof ROWS / sizeof ROWS[0] };
 
-struct weights { /* what a contender has learned */
+/* The result of a contender's training. */
+struct weights {
     float w[C][F];
     float b[C];
 };
@@ -54,14 +61,16 @@ struct contender {
     void (*reset)(struct contender *c);
     double (*step)(struct contender *c); /* the summed loss of one batch */
     void (*look)(const struct contender *c, struct weights *out);
-    double rate[MAX_ROUNDS]; /* steps a second */
+    double rate[MAX_ROUNDS]; /* steps per second */
 
-    const struct yk_model_ops *ops; /* yoke: what a session of train/ holds */
+    /* yoke: the parts of a session */
+    const struct yk_model_ops *ops;
     struct yk_model *model;
     struct yk_params params;
     struct yk_work *work;
     struct yk_source source;
-    struct yk_rule rule; /* and its crew: one owner, one worker */
+    /* yoke: its crew, one owner and one worker */
+    struct yk_rule rule;
     struct yk_recipe recipe;
     struct yk_comm *comm;
     struct yk_clock clock;
@@ -71,10 +80,12 @@ struct contender {
     struct yk_gemm gemm; /* the baseline */
 };
 
-struct bench {
+struct images_bench {
     struct yk_dataset train, test;
-    float *pixels; /* (train.rows, F) what the baseline reads; NULL if it does not take part */
+    float *pixels; /* (train.rows, F) input of the baseline; NULL if it does not take part */
     unsigned rounds;
+    double seconds;      /* least length of a turn of the fastest */
+    unsigned sets;       /* instruction sets that take part, the best one last */
     struct contender *c; /* (MAX_CONTENDERS) */
     unsigned n;
 };
@@ -98,7 +109,7 @@ static void crew_close(struct contender *c)
     yk_clock_release(&c->clock);
 }
 
-/* As train/crew.c makes it; resetting a contender gives it its first task. */
+/* Opens what train/crew.c opens; resetting a contender gives it its first task. */
 static yk_code crew_open(struct contender *c, struct yk_error *e)
 {
     const struct yk_watcher watcher = {.stepped = stepped};
@@ -147,7 +158,7 @@ static void yoke_look(const struct contender *c, struct weights *out)
     memcpy(out->b, c->params.flat + yk_params_find(&c->params, "softmax.bias")->at, sizeof out->b);
 }
 
-static yk_code add_yoke(struct bench *b, uint32_t batch, unsigned threads, const char *isa,
+static yk_code add_yoke(struct images_bench *b, uint32_t batch, unsigned threads, const char *isa,
                         struct yk_error *e)
 {
     struct contender *c = &b->c[b->n++];
@@ -199,7 +210,7 @@ static void gemm_look(const struct contender *c, struct weights *out)
     memcpy(out->b, c->gemm.bias, sizeof out->b);
 }
 
-static yk_code add_gemm(struct bench *b, uint32_t batch, unsigned threads, unsigned layout,
+static yk_code add_gemm(struct images_bench *b, uint32_t batch, unsigned threads, unsigned layout,
                         struct yk_error *e)
 {
     struct contender *c = &b->c[b->n++];
@@ -209,7 +220,7 @@ static yk_code add_gemm(struct bench *b, uint32_t batch, unsigned threads, unsig
                         layout, threads, e);
 }
 
-static void drop_contenders(struct bench *b)
+static void drop_contenders(struct images_bench *b)
 {
     for (unsigned i = 0; i < b->n; i++) {
         struct contender *c = &b->c[i];
@@ -227,7 +238,7 @@ static void drop_contenders(struct bench *b)
 
 /* --- measuring --- */
 
-/* Seconds that so many steps take from zero weights; < 0 if the loss left the numbers. */
+/* The seconds of `steps` steps from zero weights; negative if the loss became infinite or NaN. */
 static double train(struct contender *c, uint64_t steps)
 {
     double loss = 0;
@@ -240,7 +251,7 @@ static double train(struct contender *c, uint64_t steps)
 }
 
 /* The mean test loss, slow and obvious. */
-static double test_loss(const struct bench *b, const struct contender *c)
+static double test_loss(const struct images_bench *b, const struct contender *c)
 {
     static struct weights w;
     double loss = 0;
@@ -262,26 +273,27 @@ static double test_loss(const struct bench *b, const struct contender *c)
     return loss / b->test.rows;
 }
 
-/* How many steps keep the fastest contender busy for MIN_SECONDS; finding out also warms everything up. */
-static uint64_t steps_a_round(const struct bench *b)
+/* The number of steps that keeps the fastest contender busy long enough. Also warms them up. */
+static uint64_t steps_a_round(const struct images_bench *b)
 {
     double fastest = 0;
     for (unsigned i = 0; i < b->n; i++) {
         uint64_t steps = 64;
         double took = train(&b->c[i], steps);
-        while (took >= 0 && took < MIN_SECONDS / 8) {
+        while (took >= 0 && took < b->seconds / 8) {
             steps *= 2;
             took = train(&b->c[i], steps);
         }
         fastest = fmax(fastest, (double)steps / took);
     }
-    return (uint64_t)(fastest * MIN_SECONDS * 1.25) +
+    return (uint64_t)(fastest * b->seconds * 1.25) +
            1; /* a quarter more, since a busy machine makes a slow guess */
 }
 
-/* One round that is not timed: do they all learn the same? Small batches in another order end at another point of a wider
- * valley, so they are allowed more. */
-static yk_code compare(const struct bench *b, uint64_t steps, uint32_t batch, struct yk_error *e)
+/* Checks in a round that is not timed that all contenders learn the same. Small batches in another
+ * order end further apart, so they are allowed more. */
+static yk_code compare(const struct images_bench *b, uint64_t steps, uint32_t batch,
+                       struct yk_error *e)
 {
     double first = NAN, tolerance = 0.02 + 0.18 / batch;
     for (unsigned i = 0; i < b->n; i++) {
@@ -301,10 +313,10 @@ static yk_code compare(const struct bench *b, uint64_t steps, uint32_t batch, st
     return YK_OK;
 }
 
-static yk_code measure(const struct bench *b, uint32_t batch, struct yk_error *e)
+static yk_code measure(const struct images_bench *b, uint32_t batch, struct yk_error *e)
 {
     uint64_t steps = steps_a_round(b);
-    yk_code rc = compare(b, steps, batch, e);
+    yk_code rc = compare(b, steps > FEWEST ? steps : FEWEST, batch, e);
     for (unsigned r = 0; rc == YK_OK && r < b->rounds; r++)
         for (unsigned i = 0; i < b->n; i++)
             b->c[i].rate[r] = (double)steps / train(&b->c[i], steps);
@@ -319,7 +331,7 @@ static int ascending(const void *a, const void *b)
 
 struct figure {
     double median;
-    double spread; /* the middle half of the rounds lies within this part of the median */
+    double spread; /* width of the middle half of the rounds, relative to the median */
 };
 
 static struct figure figure_of(const struct contender *c, unsigned rounds)
@@ -333,19 +345,12 @@ static struct figure figure_of(const struct contender *c, unsigned rounds)
 
 /* --- the tables --- */
 
-static unsigned count_sets(void)
-{
-    unsigned n = 0;
-    while (n < MAX_SETS && yk_kernels_at(n) != NULL)
-        n++;
-    return n;
-}
-
-/* Measure one row and print it; medians by instruction set go to `by_set` (best last; NAN if not asked for). */
-static yk_code run_row(struct bench *b, const struct row *row, double by_set[MAX_SETS],
+/* Measures one row and prints it; the medians of the instruction sets go to `by_set` (best last;
+ * NAN if not asked for). */
+static yk_code run_row(struct images_bench *b, const struct row *row, double by_set[MAX_SETS],
                        struct yk_error *e)
 {
-    unsigned sets = count_sets();
+    unsigned sets = b->sets;
     yk_code rc = YK_OK;
     for (unsigned i = row->sets ? 0 : sets - 1; rc == YK_OK && i < sets; i++)
         rc = add_yoke(b, row->batch, row->threads, yk_kernels_at(i)->name, e);
@@ -362,7 +367,7 @@ static yk_code run_row(struct bench *b, const struct row *row, double by_set[MAX
     for (unsigned i = 0; i < b->n; i++) {
         struct figure f = figure_of(&b->c[i], b->rounds);
         if (b->c[i].is_yoke) {
-            ours = f; /* the last is the best set: what --isa auto takes */
+            ours = f; /* the last set is the best, the choice of --isa auto */
             by_set[set++] = f.median;
         } else if (f.median > base.median) {
             base = f;
@@ -370,36 +375,39 @@ static yk_code run_row(struct bench *b, const struct row *row, double by_set[MAX
         }
     }
     double ratio = ours.median / base.median;
-    printf("%5u %8u %13.0f %3.0f %% %13.0f %3.0f %% %8.2f ", row->batch, row->threads, ours.median,
-           ours.spread * 100, base.median, base.spread * 100, ratio);
+    printf("| %u | %u | %.0f | %.0f %% | %.0f | %.0f %% | %.2f |", row->batch, row->threads,
+           ours.median, ours.spread * 100, base.median, base.spread * 100, ratio);
     if (row->floor > 0)
-        printf("%6.1f  %-6s", row->floor, ratio >= row->floor ? "ok" : "MISSED");
+        printf(" %.0f, %s |", row->floor, ratio >= row->floor ? "kept" : "missed");
     else
-        printf("%6s  %-6s", "-", "-");
-    printf("  %s\n", layout);
+        printf(" - |");
+    printf(" %s |\n", layout);
     fflush(stdout);
 out_contenders:
     drop_contenders(b);
     return rc;
 }
 
-static void print_sets(double by_set[N_ROWS][MAX_SETS])
+static void print_sets(const struct images_bench *b, double by_set[N_ROWS][MAX_SETS])
 {
-    printf("\nyoke's steps/s by instruction set (--isa), one thread\n%5s", "batch");
-    for (unsigned i = 0; i < count_sets(); i++)
-        printf(" %13s", yk_kernels_at(i)->name);
+    printf("\nyoke's steps/s by instruction set (`--isa`), one thread:\n\n| batch |");
+    for (unsigned i = 0; i < b->sets; i++)
+        printf(" %s |", yk_kernels_at(i)->name);
+    printf("\n|---:|");
+    for (unsigned i = 0; i < b->sets; i++)
+        printf("---:|");
     printf("\n");
     for (unsigned r = 0; r < N_ROWS; r++) {
         if (!ROWS[r].sets)
             continue;
-        printf("%5u", ROWS[r].batch);
-        for (unsigned i = 0; i < count_sets(); i++)
-            printf(" %13.0f", by_set[r][i]);
+        printf("| %u |", ROWS[r].batch);
+        for (unsigned i = 0; i < b->sets; i++)
+            printf(" %.0f |", by_set[r][i]);
         printf("\n");
     }
 }
 
-static yk_code run_tables(struct bench *b, struct yk_error *e)
+static yk_code run_tables(struct images_bench *b, struct yk_error *e)
 {
     static double by_set[N_ROWS][MAX_SETS];
     size_t count = (size_t)b->train.rows * F;
@@ -410,25 +418,26 @@ static yk_code run_tables(struct bench *b, struct yk_error *e)
         b->pixels[i] = (float)b->train.pixels[i] * b->train.scale;
     yk_code rc = yk_dataset_pack(&b->train, e); /* as a session does when it opens */
 
-    printf("softmax step on %s: steps/s, median of %u rounds and the spread of their middle half\n"
-           "yoke: %s kernels, 8-bit pixels, shuffled.  GEMM: a C loop over dnnl_sgemm, float "
-           "pixels in order, best layout\n\n"
-           "%5s %8s %19s %19s %8s %6s\n",
-           b->train.name, b->rounds, yk_kernels_at(count_sets() - 1)->name, "batch", "threads",
-           "yoke steps/s", "GEMM steps/s", "ratio", "floor");
+    printf(
+        "Softmax step on %s, steps/s; medians of %u rounds, spreads of their middle half. Ratio: "
+        "yoke / GEMM.\n\n"
+        "| batch | threads | yoke | spread | GEMM | spread | ratio | floor | GEMM's best layout |\n"
+        "|---:|---:|---:|---:|---:|---:|---:|---|---|\n",
+        b->train.name, b->rounds);
     for (unsigned r = 0; rc == YK_OK && r < N_ROWS; r++)
         rc = run_row(b, &ROWS[r], by_set[r], e);
     if (rc == YK_OK)
-        print_sets(by_set);
+        print_sets(b, by_set);
     yk_floats_free(b->pixels);
     return rc;
 }
 
-static yk_code run_yoke(struct bench *b, uint32_t batch, unsigned threads, struct yk_error *e)
+static yk_code run_yoke(struct images_bench *b, uint32_t batch, unsigned threads,
+                        struct yk_error *e)
 {
     yk_code rc = yk_dataset_pack(&b->train, e);
     if (rc == YK_OK)
-        rc = add_yoke(b, batch, threads, "auto", e);
+        rc = add_yoke(b, batch, threads, yk_kernels_at(b->sets - 1)->name, e);
     if (rc == YK_OK)
         rc = measure(b, batch, e);
     if (rc == YK_OK)
@@ -447,11 +456,13 @@ static unsigned number(const char *text, unsigned long most)
 
 int main(int argc, char **argv)
 {
-    static const struct option OPTIONS[] = {{"rounds", required_argument, NULL, 'r'},
-                                            {"yoke", required_argument, NULL, 'y'},
-                                            {"threads", required_argument, NULL, 't'},
-                                            {0}};
-    struct bench b = {.rounds = 9};
+    static const struct option OPTIONS[] = {
+        {"rounds", required_argument, NULL, 'r'},  {"yoke", required_argument, NULL, 'y'},
+        {"threads", required_argument, NULL, 't'}, {"seconds", required_argument, NULL, 's'},
+        {"isa", required_argument, NULL, 'i'},     {0}};
+    struct images_bench b = {.rounds = 9, .seconds = 0.2};
+    const struct yk_kernels *best;
+    const char *isa = "auto";
     struct yk_error e = {0};
     unsigned batch = 0, threads = 1;
     bool usage = false, only_yoke = false;
@@ -460,16 +471,29 @@ int main(int argc, char **argv)
             usage |= (b.rounds = number(optarg, MAX_ROUNDS)) == 0;
         else if (o == 't')
             usage |= (threads = number(optarg, 1024)) == 0;
+        else if (o == 's')
+            usage |= !((b.seconds = strtod(optarg, NULL)) > 0 && b.seconds <= 60);
+        else if (o == 'i')
+            isa = optarg;
         else if (o == 'y')
             usage |= (batch = number(optarg, 60000)) == 0, only_yoke = true;
         else
             usage = true;
     }
     if (usage || optind < argc) {
-        fprintf(stderr, "usage: softmax [--rounds 1..%d] [--yoke BATCH [--threads T]]\n",
+        fprintf(stderr,
+                "usage: softmax [--rounds 1..%d] [--seconds S] [--isa NAME] [--yoke BATCH "
+                "[--threads T]]\n",
                 MAX_ROUNDS);
         return YK_USAGE;
     }
+    if (yk_kernels_pick(isa, &best, &e) != YK_OK) {
+        fprintf(stderr, "softmax: %s\n", e.text);
+        return YK_USAGE;
+    }
+    do
+        b.sets++;
+    while (yk_kernels_at(b.sets - 1) != best);
 
     yk_code rc = yk_data_open("mnist", NULL, &b.train, &b.test, &e);
     if (rc == YK_OK && (b.train.features != F || b.train.classes != C || b.test.rows == 0))

@@ -1,16 +1,15 @@
-/* completion.c - completion scripts for bash, zsh and fish, from the verbs and the option table. They are static text: completing
- * never starts yoke. */
+/* completion.c - completion scripts for bash, zsh and fish, from the verbs and their option tables.
+ * They are static text: completing never starts yoke. */
 #include "cmd/cmd.h"
 
-#include "model/net.h"
+#include "model/net/net.h"
 
 #include <string.h>
 
-static void words_of(FILE *out, uint32_t bit)
+static void words_of(FILE *out, const struct yk_opt_set *set)
 {
-    for (size_t i = 0; i < yk_option_count; i++)
-        if (yk_option_table[i].verbs & bit)
-            fprintf(out, "--%s ", yk_option_table[i].name);
+    for (size_t i = 0; i < set->n; i++)
+        fprintf(out, "--%s ", set->table[i].name);
     fputs("--help", out);
 }
 
@@ -20,12 +19,23 @@ static void choices_of(FILE *out, const char *choices)
         fputc(*p == '|' ? ' ' : *p, out);
 }
 
-/* What the first word of a verb may be. */
+/* The words that may come first after a verb. */
 static void first_of(FILE *out, const struct verb *v)
 {
     fputs(v->choices, out);
-    for (const struct yk_net_file *f = yk_net_files; v->takes_net && f->name != NULL; f++)
-        fprintf(out, "%s ", f->name);
+    if (v->takes_net)
+        for (const struct yk_net_file *f = yk_net_files; f->name != NULL; f++)
+            fprintf(out, "%s ", f->name);
+}
+
+/* Has a verb before this one the option too? */
+static bool was_before(const struct yk_opt_set *const *set, const char *name)
+{
+    for (const struct yk_opt_set *const *s = all_options(); s < set; s++)
+        for (size_t i = 0; i < (*s)->n; i++)
+            if (strcmp((*s)->table[i].name, name) == 0)
+                return true;
+    return false;
 }
 
 static void bash(FILE *out)
@@ -38,17 +48,19 @@ static void bash(FILE *out)
     for (unsigned i = 0; verb_at(i) != NULL; i++)
         fprintf(out, "%s ", verb_at(i)->name);
     fputs("--help --version\" -- \"$cur\")\n        return\n    fi\n    case $prev in\n", out);
-    for (size_t i = 0; i < yk_option_count; i++)
-        if (yk_option_table[i].type == YK_OPT_CHOICE) {
-            fprintf(out, "    --%s) mapfile -t COMPREPLY < <(compgen -W \"",
-                    yk_option_table[i].name);
-            choices_of(out, yk_option_table[i].choices);
+    for (const struct yk_opt_set *const *set = all_options(); *set != NULL; set++)
+        for (size_t i = 0; i < (*set)->n; i++) {
+            const struct yk_opt *t = &(*set)->table[i];
+            if (t->type != YK_OPT_CHOICE || was_before(set, t->name))
+                continue;
+            fprintf(out, "    --%s) mapfile -t COMPREPLY < <(compgen -W \"", t->name);
+            choices_of(out, t->choices);
             fputs("\" -- \"$cur\"); return ;;\n", out);
         }
     fputs("    esac\n    case $cur in\n    -*)\n        case $verb in\n", out);
     for (unsigned i = 0; verb_at(i) != NULL; i++) {
         fprintf(out, "        %s) mapfile -t COMPREPLY < <(compgen -W \"", verb_at(i)->name);
-        words_of(out, yk_verb_bit(verb_at(i)->name));
+        words_of(out, verb_options(verb_at(i)));
         fputs("\" -- \"$cur\") ;;\n", out);
     }
     fputs("        esac\n        return ;;\n    esac\n    if [ \"$COMP_CWORD\" -eq 2 ]; then\n     "
@@ -95,10 +107,9 @@ static void zsh(FILE *out)
     for (unsigned v = 0; verb_at(v) != NULL; v++) {
         const struct verb *verb = verb_at(v);
         fprintf(out, "  %s)\n    shift words; (( CURRENT-- ))\n    _arguments \\\n", verb->name);
-        for (size_t i = 0; i < yk_option_count; i++) {
-            const struct yk_opt *t = &yk_option_table[i];
-            if (!(t->verbs & yk_verb_bit(verb->name)))
-                continue;
+        const struct yk_opt_set *set = verb_options(verb);
+        for (size_t i = 0; i < set->n; i++) {
+            const struct yk_opt *t = &set->table[i];
             fprintf(out, "      '--%s[", t->name);
             quoted(out, t->help, "[]:");
             fputs("]", out);
@@ -138,10 +149,9 @@ static void fish(FILE *out)
             first_of(out, verb);
             fputs("'\n", out);
         }
-        for (size_t i = 0; i < yk_option_count; i++) {
-            const struct yk_opt *t = &yk_option_table[i];
-            if (!(t->verbs & yk_verb_bit(verb->name)))
-                continue;
+        const struct yk_opt_set *set = verb_options(verb);
+        for (size_t i = 0; i < set->n; i++) {
+            const struct yk_opt *t = &set->table[i];
             fprintf(out, "complete -c yoke -n '__fish_seen_subcommand_from %s' -l %s", verb->name,
                     t->name);
             if (t->letter != 0)

@@ -1,18 +1,62 @@
-/* data.c - `yoke data`: fetches data sets that have a name, describes files, converts sparse rows between formats, and makes rows up. */
+/* data.c - `yoke data`: fetches data sets that have a name, describes files, converts sparse rows
+ * between formats, and makes rows up. */
 #include "cmd/cmd.h"
 
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "data/criteo.h"
+#include "data/data.h"
 #include "data/fetch.h"
 #include "data/info.h"
-#include "data/rows_info.h"
-#include "data/synth.h"
+#include "data/rows/rows_format.h"
+#include "data/rows/rows_info.h"
+#include "data/rows/synth.h"
+#include "record/run.h"
 
 #include <string.h>
 
 enum { MOST_FOR_BEST = 1000000 }; /* rows whose entropy is averaged: enough for three digits */
+
+struct data_options {
+    int64_t seed;
+    int64_t threads;
+    char *format;
+    int64_t hash_bits;
+    int64_t skip_bad;
+    char *label_name;
+    char *index_name;
+    char *value_name;
+    int64_t rows;
+    int64_t features;
+    char *output;
+    char *to;
+    char *mirror;
+    char *config;
+    bool json;
+    bool quiet;
+};
+
+#define AT(f) offsetof(struct data_options, f)
+static const struct yk_opt TABLE[] = {
+    {"seed", .field = AT(seed)},
+    {"threads", .field = AT(threads)},
+    {"format", .field = AT(format)},
+    {"hash-bits", .field = AT(hash_bits)},
+    {"skip-bad", .field = AT(skip_bad)},
+    {"label-name", .field = AT(label_name)},
+    {"index-name", .field = AT(index_name)},
+    {"value-name", .field = AT(value_name)},
+    {"rows", 0, YK_OPT_INT, AT(rows), NULL, 1, 4e9, NULL, "N", 0, "synth: rows to make"},
+    {"features", .field = AT(features)},
+    {"output", .field = AT(output)},
+    {"to", .field = AT(to)},
+    {"mirror", 0, YK_OPT_TEXT, AT(mirror), NULL, 0, 0, NULL, "URL", YK_OPT_FAR,
+     "fetch from URL/<file>.gz and from nowhere else"},
+    {"config", .field = AT(config)},
+    {"json", .field = AT(json)},
+    {"quiet", .field = AT(quiet)},
+    {0},
+};
 
 static void say(void *arg, const char *line)
 {
@@ -29,7 +73,7 @@ static void print_json(json_t *j)
 
 static yk_code fetch(struct call *call, struct yk_error *e)
 {
-    const struct yk_options *o = &call->config->o;
+    const struct data_options *o = call->values;
     const char *name = call->words > 1 ? call->word[1] : NULL;
     char folder[YK_PATH_MAX];
     if (name == NULL || !yk_fetch_knows(name)) {
@@ -49,7 +93,7 @@ static yk_code fetch(struct call *call, struct yk_error *e)
     return YK_OK;
 }
 
-static struct yk_reading reading_of(const struct yk_options *o)
+static struct yk_reading reading_of(const struct data_options *o)
 {
     return (struct yk_reading){.format = o->format,
                                .hash_bits = (unsigned)o->hash_bits,
@@ -61,7 +105,7 @@ static struct yk_reading reading_of(const struct yk_options *o)
                                .say = o->quiet ? NULL : say};
 }
 
-static yk_code open_rows(const struct yk_options *o, const char *what, struct yk_rows **rows,
+static yk_code open_rows(const struct data_options *o, const char *what, struct yk_rows **rows,
                          struct yk_error *e)
 {
     struct yk_reading how = reading_of(o);
@@ -78,7 +122,7 @@ static yk_code open_rows(const struct yk_options *o, const char *what, struct yk
     return rc;
 }
 
-static yk_code info_rows(const struct yk_options *o, const char *what, struct yk_error *e)
+static yk_code info_rows(const struct data_options *o, const char *what, struct yk_error *e)
 {
     struct yk_reading how = reading_of(o);
     const char *format = yk_rows_format_of(what, &how);
@@ -104,7 +148,7 @@ static yk_code info_rows(const struct yk_options *o, const char *what, struct yk
 
 static yk_code info(struct call *call, struct yk_error *e)
 {
-    const struct yk_options *o = &call->config->o;
+    const struct data_options *o = call->values;
     const char *path = call->words > 1 ? call->word[1] : NULL;
     struct yk_reading how = reading_of(o);
     struct yk_buf text = {0};
@@ -134,7 +178,7 @@ static bool ends_in(const char *text, size_t n, const char *end)
     return n > k && memcmp(text + n - k, end, k) == 0;
 }
 
-/* What --to says, else what the file's name does. */
+/* The format of --to, else that of the file's suffix. */
 static const char *format_to_write(const struct call *call, const char *path, struct yk_error *e)
 {
     static const char *const SUFFIX[][2] = {
@@ -142,8 +186,8 @@ static const char *format_to_write(const struct call *call, const char *path, st
         {".tfrecord", "tfrecord"}, {".vw", "vw"},         {".tfrecords", "tfrecord"},
         {".tsv", "criteo"},        {".criteo", "criteo"}, {".rows", "cache"}};
     size_t n = strlen(path);
-    if (yk_opts_typed(&call->config->opts, "to"))
-        return call->config->o.to;
+    if (yk_opts_typed(&call->opts, "to"))
+        return ((const struct data_options *)call->values)->to;
     n -= ends_in(path, n, ".gz") ? 3 : 0;
     for (size_t i = 0; i < sizeof SUFFIX / sizeof *SUFFIX; i++)
         if (ends_in(path, n, SUFFIX[i][0]))
@@ -160,6 +204,8 @@ static yk_code check_criteo(const struct yk_rows *rows, const char *what, struct
     for (uint64_t i = 0; i < rows->rows; i++) {
         struct yk_row row = yk_row_at(rows, i);
         if (!yk_criteo_fits(&row)) {
+            if (yk_rows_intact(rows, e) != YK_OK)
+                return YK_DATA;
             yk_fail(e, YK_USAGE,
                     "row %llu of '%s' does not fit Criteo's text: 13 logarithms of integers and 26 "
                     "ones a row",
@@ -182,9 +228,9 @@ static json_t *summary_of(const struct yk_rows *r, const char *path, const char 
                      (json_int_t)r->features, "xxh3", hash);
 }
 
-/* What was written, on standard output unless that is where the rows went. `best` < 0: unknown. */
-static void tell(const struct yk_options *o, const struct yk_rows *r, const char *path,
-                 const char *format, double best)
+/* Reports the rows written, on standard output unless the rows went there. `best` < 0: unknown. */
+static void report(const struct data_options *o, const struct yk_rows *r, const char *path,
+                   const char *format, double best)
 {
     if (o->json) {
         json_t *j = summary_of(r, path, format);
@@ -204,7 +250,7 @@ static void tell(const struct yk_options *o, const struct yk_rows *r, const char
                 r->rows > MOST_FOR_BEST ? " on the first million rows" : "");
 }
 
-static yk_code write_rows(const struct yk_options *o, const struct yk_rows *r, const char *what,
+static yk_code write_rows(const struct data_options *o, const struct yk_rows *r, const char *what,
                           const char *path, const char *format, struct yk_error *e)
 {
     struct yk_reading how = reading_of(o);
@@ -212,23 +258,26 @@ static yk_code write_rows(const struct yk_options *o, const struct yk_rows *r, c
     return rc == YK_OK ? yk_rows_write(r, path, format, &how, e) : rc;
 }
 
-static yk_code check_output(const struct yk_options *o, const char *path, struct yk_error *e)
+/* `from` is the input; NULL: there is none. */
+static yk_code check_output(const struct data_options *o, const char *from, const char *path,
+                            struct yk_error *e)
 {
     if (o->json && strcmp(path, "-") == 0)
         return yk_fail(e, YK_USAGE, "--json and the rows cannot both go to standard output");
-    return YK_OK;
+    yk_code rc = yk_run_spare(path, e);
+    return rc == YK_OK && from != NULL ? yk_data_apart(from, path, e) : rc;
 }
 
 static yk_code convert(struct call *call, struct yk_error *e)
 {
-    const struct yk_options *o = &call->config->o;
+    const struct data_options *o = call->values;
     struct yk_rows *rows = NULL;
     if (call->words < 3)
         return yk_fail(
             e, YK_USAGE,
             "'yoke data convert' needs two names: yoke data convert train.libsvm train.tfrecord");
     const char *from = call->word[1], *to = call->word[2], *format = format_to_write(call, to, e);
-    yk_code rc = format == NULL ? YK_USAGE : check_output(o, to, e);
+    yk_code rc = format == NULL ? YK_USAGE : check_output(o, from, to, e);
     if (rc != YK_OK)
         return rc;
     rc = open_rows(o, from, &rows, e);
@@ -236,14 +285,14 @@ static yk_code convert(struct call *call, struct yk_error *e)
         return rc;
     rc = write_rows(o, rows, from, to, format, e);
     if (rc == YK_OK)
-        tell(o, rows, to, format, -1);
+        report(o, rows, to, format, -1);
     yk_rows_close(rows);
     return rc;
 }
 
 static yk_code synth(struct call *call, struct yk_error *e)
 {
-    const struct yk_options *o = &call->config->o;
+    const struct data_options *o = call->values;
     struct yk_synth *s;
     struct yk_rows *rows = NULL;
     if (call->words < 2 || strcmp(call->word[1], "criteo") != 0) {
@@ -258,7 +307,7 @@ static yk_code synth(struct call *call, struct yk_error *e)
         return yk_fail(e, YK_USAGE, "'yoke data synth' needs %s",
                        o->rows == 0 ? "--rows N" : "-o FILE");
     const char *format = format_to_write(call, o->output, e);
-    yk_code rc = format == NULL ? YK_USAGE : check_output(o, o->output, e);
+    yk_code rc = format == NULL ? YK_USAGE : check_output(o, NULL, o->output, e);
     if (rc != YK_OK)
         return rc;
     rc = yk_synth_open(&s, (uint64_t)o->rows, (uint64_t)o->features, (uint64_t)o->seed, e);
@@ -269,16 +318,17 @@ static yk_code synth(struct call *call, struct yk_error *e)
     if (rc == YK_OK) {
         rc = write_rows(o, rows, "synth", o->output, format, e);
         if (rc == YK_OK)
-            tell(o, rows, o->output, format,
-                 yk_synth_best(
-                     s, 0, (uint64_t)o->rows < MOST_FOR_BEST ? (uint64_t)o->rows : MOST_FOR_BEST));
+            report(
+                o, rows, o->output, format,
+                yk_synth_best(s, 0, o->rows < MOST_FOR_BEST ? (uint64_t)o->rows : MOST_FOR_BEST));
         yk_rows_close(rows);
     }
     yk_synth_close(s);
     return rc;
 }
 
-/* The words that may follow `yoke data`, how many they take, and the options that mean something to them, besides those of all verbs. */
+/* The words that may follow `yoke data`, how many words there may be in all, and the options that
+ * have a meaning for each, besides those of all verbs. */
 static const struct action {
     const char *name;
     size_t words;
@@ -293,10 +343,13 @@ static const struct action {
 };
 enum { N_ACTIONS = sizeof ACTIONS / sizeof *ACTIONS };
 
-/* JSON has no way to say any other. */
+/* With --json, names must be UTF-8: JSON has no other text. */
 static yk_code check_words(const struct call *call, struct yk_error *e)
 {
-    for (size_t i = 0; i < call->words && call->config->o.json; i++) {
+    const struct data_options *o = call->values;
+    if (!o->json)
+        return YK_OK;
+    for (size_t i = 0; i < call->words; i++) {
         json_t *text = json_string(call->word[i]);
         if (text == NULL)
             return yk_fail(e, YK_USAGE, "--json: the name '%s' is not UTF-8", call->word[i]);
@@ -308,10 +361,14 @@ static yk_code check_words(const struct call *call, struct yk_error *e)
 /* An option for another of the words would be parsed and ignored. */
 static yk_code check_options(const struct yk_opts *o, const struct action *a, struct yk_error *e)
 {
-    for (size_t i = 0; i < yk_option_count; i++) {
-        const struct yk_opt *t = &yk_option_table[i];
-        if ((t->verbs & YK_VERB(data)) && !(t->flags & YK_OPT_SHARED) &&
-            yk_opts_typed(o, t->name) && !yk_choice_has(a->options, t->name))
+    const struct data_options *v = o->values;
+    if (yk_opts_typed(o, "to") && yk_choice_has("npz|onnx|text", v->to))
+        return yk_fail(e, YK_USAGE,
+                       "'yoke data' writes libsvm, tfrecord, criteo, vw or cache, not %s", v->to);
+    for (size_t i = 0; i < o->n; i++) {
+        const struct yk_opt *t = &o->table[i];
+        if (!(t->flags & YK_OPT_SHARED) && yk_opts_typed(o, t->name) &&
+            !yk_choice_has(a->options, t->name))
             return yk_fail(e, YK_USAGE, "--%s means nothing to 'yoke data %s'", t->name, a->name);
     }
     return YK_OK;
@@ -327,7 +384,7 @@ static yk_code run(struct call *call, struct yk_error *e)
         if (call->words > a->words)
             return yk_fail(e, YK_USAGE, "'yoke data %s' does not know what to do with '%.60s'",
                            a->name, call->word[a->words]);
-        yk_code rc = check_options(&call->config->opts, a, e);
+        yk_code rc = check_options(&call->opts, a, e);
         if (rc == YK_OK)
             rc = check_words(call, e);
         return rc == YK_OK ? a->run(call, e) : rc;
@@ -364,5 +421,7 @@ const struct verb verb_data = {
                 "yoke data convert synth-criteo:20000:1000000:7 train.tfrecord.gz",
     .choices = "fetch info convert synth",
     .most = 3,
+    .options = TABLE,
+    .values = sizeof(struct data_options),
     .run = run,
 };

@@ -1,5 +1,5 @@
 /* eval.c - `yoke eval`: loss and accuracy of a trained model on test data. */
-#include "cmd/trained.h"
+#include "cmd/saved_model.h"
 
 #include "base/clock.h"
 #include "base/json.h"
@@ -7,7 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* What there is of it: with one label alone there are no pairs, and where nothing is said to be 1 nothing of it can be right. */
+/* AUC needs examples of both labels, precision and recall need some that are 1: the scores that
+ * do not exist are left out. */
 static void print_two_classes(const struct yk_score *s)
 {
     const struct {
@@ -28,7 +29,7 @@ static void print_two_classes(const struct yk_score *s)
         printf("\n");
 }
 
-static void show(const struct yk_options *o, const struct yk_trained *t, const char *data,
+static void show(const struct score_options *o, const struct yk_trained *t, const char *data,
                  const struct yk_score *score, double seconds)
 {
     double loss = score->loss / (double)score->examples,
@@ -59,22 +60,42 @@ static void show(const struct yk_options *o, const struct yk_trained *t, const c
     json_decref(j);
 }
 
+#define AT(f) offsetof(struct score_options, f)
+static const struct yk_opt TABLE[] = {
+    {"data", .field = AT(data)},
+    {"test-data", .field = AT(test_data)},
+    {"test-batch", .field = AT(test_batch)},
+    {"threads", .field = AT(threads)},
+    {"isa", .field = AT(isa)},
+    {"format", .field = AT(format)},
+    {"hash-bits", .field = AT(hash_bits)},
+    {"skip-bad", .field = AT(skip_bad)},
+    {"label-name", .field = AT(label_name)},
+    {"index-name", .field = AT(index_name)},
+    {"value-name", .field = AT(value_name)},
+    {"config", .field = AT(config)},
+    {"json", .field = AT(json)},
+    {"quiet", .field = AT(quiet)},
+    {0},
+};
+
 static yk_code run(struct call *call, struct yk_error *e)
 {
+    const struct score_options *o = call->values;
     struct yk_trained t = {0};
     struct yk_dataset set = {0};
     struct yk_score score = {0};
     const char *data;
-    yk_code rc = open_trained(call, &t, e);
+    yk_code rc = open_model(call, o->threads, o->isa, &t, e);
     if (rc != YK_OK)
         return rc;
-    rc = open_examples(call, &t, &set, &data, e);
+    rc = open_examples(call, &t, NULL, &set, &data, e);
     if (rc == YK_OK) {
         double start = yk_now();
         score.bins = set.sparse != NULL ? calloc(1, sizeof *score.bins) : NULL;
-        rc = yk_trained_score(&t, &set, (uint32_t)call->config->o.test_batch, &score, NULL, e);
+        rc = yk_trained_score(&t, &set, (uint32_t)o->test_batch, &score, NULL, e);
         if (rc == YK_OK)
-            show(&call->config->o, &t, data, &score, yk_now() - start);
+            show(o, &t, data, &score, yk_now() - start);
     }
     free(score.bins);
     yk_dataset_release(&set);
@@ -91,5 +112,7 @@ const struct verb verb_eval = {
     .examples = "yoke eval runs/latest\n"
                 "yoke eval runs/latest --test-data digits/t10k-images-idx3-ubyte --json",
     .most = 1,
+    .options = TABLE,
+    .values = sizeof(struct score_options),
     .run = run,
 };

@@ -1,6 +1,7 @@
 /* export.c - `yoke export`: a trained model in a format that other tools read. */
-#include "cmd/trained.h"
+#include "cmd/saved_model.h"
 
+#include "data/rows/rows_format.h"
 #include "param/npz.h"
 #include "param/text.h"
 
@@ -23,7 +24,8 @@ static yk_code write_text(const char *path, const struct yk_trained *t, struct y
     return yk_text_write(path, &t->params, e);
 }
 
-/* What --to names. A new format is a writer and a line here, and its name among the option's choices. */
+/* The formats of --to. A new one is a writer, a line here, and a name among the option's
+ * choices. */
 static const struct {
     const char *name;
     yk_code (*write)(const char *path, const struct yk_trained *t, struct yk_error *e);
@@ -38,11 +40,38 @@ static yk_code write_model(const char *format, const char *path, const struct yk
     return yk_fail(e, YK_USAGE, "--to: there is no writer for '%s'", format);
 }
 
+struct export_options {
+    char *output;
+    char *to;
+    char *config;
+    bool quiet;
+};
+
+#define AT(f) offsetof(struct export_options, f)
+#define OR_NAME(name) "|" #name
+static const struct yk_opt TABLE[] = {
+    {"output", .field = AT(output)},
+    {"to", 0, YK_OPT_CHOICE, AT(to), "npz", 0, 0, "npz|onnx|text" YK_ROW_FORMATS(OR_NAME) "|cache",
+     "FORMAT", YK_OPT_TRANSIENT,
+     "what to write (export: npz, onnx or text; data: rows, if FILE's name does not say it)"},
+    {"config", .field = AT(config)},
+    {"quiet", .field = AT(quiet)},
+    {0},
+};
+
 static yk_code run(struct call *call, struct yk_error *e)
 {
-    const struct yk_options *o = &call->config->o;
+    const struct export_options *o = call->values;
     struct yk_trained t = {0};
-    yk_code rc = open_trained(call, &t, e);
+    if (o->output != NULL && strcmp(o->output, "-") == 0)
+        return yk_fail(e, YK_USAGE, "'yoke export' writes a file, not standard output");
+    if (o->output == NULL)
+        return yk_fail(e, YK_USAGE, "'yoke export' needs -o FILE");
+    if (!yk_choice_has("npz|onnx|text", o->to))
+        return yk_fail(e, YK_USAGE, "'yoke export' writes npz, onnx or text, not %s", o->to);
+    yk_code rc = check_model_output(call, o->output, e);
+    if (rc == YK_OK)
+        rc = open_model(call, 0, "auto", &t, e);
     if (rc != YK_OK)
         return rc;
     rc = write_model(o->to, o->output, &t, e);
@@ -70,5 +99,7 @@ const struct verb verb_export = {
                 "yoke export runs/latest --to onnx -o digits.onnx\n"
                 "yoke export runs/latest --to text -o weights.txt",
     .most = 1,
+    .options = TABLE,
+    .values = sizeof(struct export_options),
     .run = run,
 };

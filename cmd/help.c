@@ -1,4 +1,4 @@
-/* help.c - `yoke help`, and the texts of --help: all made from the verbs and the one option table. */
+/* help.c - `yoke help`, and the texts of --help, made from the verbs and their option tables. */
 #include "cmd/cmd.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 enum { WIDE = 80, INDENT = 28 };
 
-void option_form(const struct yk_opt *t, char out[80])
+static void option_form(const struct yk_opt *t, char out[80])
 {
     char letter[8] = "";
     if (t->letter != 0)
@@ -46,12 +46,12 @@ static void wrap(FILE *out, const char *text)
     fputc('\n', out);
 }
 
-static void options_of(FILE *out, uint32_t verb, bool shared)
+static void list_options(FILE *out, const struct yk_opt_set *set, bool shared)
 {
-    for (size_t i = 0; i < yk_option_count; i++) {
-        const struct yk_opt *t = &yk_option_table[i];
+    for (size_t i = 0; i < set->n; i++) {
+        const struct yk_opt *t = &set->table[i];
         char form[80], limits[192], text[400];
-        if (!(t->verbs & verb) || ((t->flags & YK_OPT_SHARED) != 0) != shared)
+        if (((t->flags & YK_OPT_SHARED) != 0) != shared)
             continue;
         option_form(t, form);
         option_limits(t, limits, sizeof limits);
@@ -75,7 +75,6 @@ static void indented(FILE *out, const char *text)
 
 void help_verb(FILE *out, const struct verb *v)
 {
-    uint32_t bit = yk_verb_bit(v->name);
     fprintf(out, "usage: yoke %s %s\n\n", v->name, v->args);
     indented(out, v->details);
     if (v->list != NULL) {
@@ -83,8 +82,8 @@ void help_verb(FILE *out, const struct verb *v)
         v->list(out);
     }
     fprintf(out, "\noptions:\n");
-    options_of(out, bit, false);
-    options_of(out, bit, true);
+    list_options(out, verb_options(v), false);
+    list_options(out, verb_options(v), true);
     fprintf(out, "  %-*s print this\n", INDENT - 3, "-h, --help");
     fprintf(out, "\nexamples:\n");
     indented(out, v->examples);
@@ -104,9 +103,23 @@ void help_overview(FILE *out)
             "Options may also stand in ./yoke.ini or ~/.config/yoke/yoke.ini, as 'batch = 60'.\n");
 }
 
+struct help_options {
+    bool man;
+    char *completion;
+};
+
+#define AT(f) offsetof(struct help_options, f)
+static const struct yk_opt TABLE[] = {
+    {"man", 0, YK_OPT_FLAG, AT(man), NULL, 0, 0, NULL, "", YK_OPT_TRANSIENT,
+     "print the manual page (roff)"},
+    {"completion", 0, YK_OPT_CHOICE, AT(completion), NULL, 0, 0, "bash|zsh|fish", "SHELL",
+     YK_OPT_TRANSIENT, "print the completion script of a shell"},
+    {0},
+};
+
 static yk_code run(struct call *call, struct yk_error *e)
 {
-    const struct yk_options *o = &call->config->o;
+    const struct help_options *o = call->values;
     if (o->man) {
         help_man(stdout);
     } else if (o->completion != NULL) {
@@ -133,5 +146,7 @@ const struct verb verb_help = {
                 "source <(yoke help --completion bash)",
     .choices = YK_VERBS(SPACED),
     .most = 1,
+    .options = TABLE,
+    .values = sizeof(struct help_options),
     .run = run,
 };

@@ -2,6 +2,7 @@
  * Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 bad data, 4 rank lost, 128 + signal. */
 #include "cmd/cmd.h"
 
+#include "comm/comm.h"
 #include "yoke.h"
 
 #include <fcntl.h>
@@ -9,27 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define DECLARE(name) extern const struct verb verb_##name;
-YK_VERBS(DECLARE)
-
-#define COLLECT(name) &verb_##name,
-static const struct verb *const VERBS[] = {YK_VERBS(COLLECT)};
-
-const struct verb *verb_at(unsigned i)
-{
-    return i < sizeof VERBS / sizeof VERBS[0] ? VERBS[i] : NULL;
-}
-
-const struct verb *verb_find(const char *name)
-{
-    for (unsigned i = 0; verb_at(i) != NULL; i++)
-        if (strcmp(verb_at(i)->name, name) == 0)
-            return verb_at(i);
-    return NULL;
-}
-
-/* One line, whatever the text holds: a file's name may contain anything, line ends and escape sequences included. It leaves in one write, so
- * that lines of several ranks do not mix. */
+/* Writes one line, whatever the text holds: a file's name may contain line ends and escape
+ * sequences. The line leaves in one write, so that lines of several ranks do not mix. */
 static void print_line(const char *paint, const char *label, const char *text, bool color)
 {
     char line[2048];
@@ -49,32 +31,19 @@ void print_error(const struct yk_error *e)
         print_line("\033[2m", "hint", e->hint, color);
 }
 
-yk_code unknown_verb(const char *name, struct yk_error *e)
-{
-    const char *names[sizeof VERBS / sizeof VERBS[0]];
-    for (size_t i = 0; i < sizeof VERBS / sizeof VERBS[0]; i++)
-        names[i] = VERBS[i]->name;
-    const char *near = yk_nearest(name, names, sizeof VERBS / sizeof VERBS[0], sizeof names[0]);
-    yk_fail(e, YK_USAGE, "'%.40s' is not a verb", name);
-    if (near != NULL)
-        yk_hint(e, "did you mean 'yoke %s'?", near);
-    else
-        yk_hint(e, "'yoke help' lists them");
-    return YK_USAGE;
-}
-
-/* A closed standard stream would be the number of the next file opened, and what is meant for a person would end in it. */
+/* The next file to be opened would get the number of a closed standard stream, and messages would
+ * end in it. Results for a closed standard output are lost, so it becomes one that cannot be
+ * written. */
 static void open_streams(void)
 {
-    int fd;
-    do
-        fd = open("/dev/null", O_RDWR);
-    while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd > STDERR_FILENO)
-        close(fd);
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 &&
+            open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_RDWR) < 0)
+            return;
 }
 
-/* Is `word`, or its one-letter form, among the arguments? --help and --version win over everything else. */
+/* Is `word`, or its one-letter form, among the arguments? --help and --version win over all
+ * else. */
 static bool asks_for(const char *word, const char *letter, int argc, char **argv)
 {
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
@@ -83,21 +52,48 @@ static bool asks_for(const char *word, const char *letter, int argc, char **argv
     return false;
 }
 
+/* The text of an option that many verbs have; NULL if it was not given, or the verb has it not. */
+static const char *text_option(const struct yk_opts *o, const char *name)
+{
+    char *const *field = yk_opts_field(o, name);
+    return field != NULL ? *field : NULL;
+}
+
+static bool flag_option(const struct yk_opts *o, const char *name)
+{
+    const bool *field = yk_opts_field(o, name);
+    return field != NULL && *field;
+}
+
+/* A resumed run, and a rank that replaces a lost one, have their options from the run, so that of
+ * all files only --config FILE counts for them. */
+static yk_code read_files(struct yk_opts *o, const char *verb, struct yk_error *e)
+{
+    const char *config = text_option(o, "config");
+    bool from_run = yk_opts_field(o, "resume") != NULL &&
+                    (text_option(o, "resume") != NULL || yk_mpi_replaces());
+    yk_code rc = from_run ? YK_OK : yk_opts_usual_inis(o, verb, all_options(), e);
+    if (rc == YK_OK && config != NULL)
+        rc = yk_opts_ini(o, config, verb, all_options(), YK_CONFIG_FILE, e);
+    return rc;
+}
+
 static yk_code run(const struct verb *v, int argc, char **argv, struct call *call,
                    struct yk_error *e)
 {
-    uint32_t bit = yk_verb_bit(v->name);
-    for (int i = 0; v->takes_command && i < argc; i++)
-        if (strcmp(argv[i], "--") == 0) {
-            call->rest = argv + i + 1;
-            argc = i;
-        }
-    yk_code rc = yk_opts_args(&call->config->opts, bit, v->name, argc, argv, call->word, v->most,
-                              &call->words, e);
-    if (rc == YK_OK && bit != YK_VERB(help)) /* help must be there when a file is wrong */
-        rc = yk_options_files(&call->config->opts, bit, e);
-    if (rc == YK_OK)
-        rc = yk_options_check(&call->config->opts, bit, e);
+    if (v->takes_command)
+        for (int i = 0; i < argc; i++)
+            if (strcmp(argv[i], "--") == 0) {
+                call->rest = argv + i + 1;
+                argc = i;
+            }
+    struct yk_opts *o = &call->opts;
+    yk_code rc =
+        yk_opts_args(o, v->name, all_options(), argc, argv, call->word, v->most, &call->words, e);
+    if (rc == YK_OK && strcmp(v->name, "help") != 0) /* help must work when a file is wrong */
+        rc = read_files(o, v->name, e);
+    if (rc == YK_OK && flag_option(o, "quiet") && flag_option(o, "verbose"))
+        rc = yk_fail(e, YK_USAGE, "--quiet and --verbose exclude each other");
     return rc == YK_OK ? v->run(call, e) : rc;
 }
 
@@ -112,9 +108,31 @@ static yk_code flush_output(yk_code rc)
     return YK_FAILED;
 }
 
-int main(int argc, char **argv)
+/* Everything about one verb, from its options to the exit code. */
+static int call_verb(const struct verb *v, int argc, char **argv, struct yk_error *e)
 {
-    open_streams();
+    const struct yk_opt_set *set = verb_options(v);
+    struct call call = {.argc = argc, .argv = argv};
+    void *values = calloc(1, v->values);
+    yk_code rc = values == NULL ? yk_fail_memory(e, v->values)
+                                : yk_opts_init(&call.opts, set->table, set->n, values, e);
+    call.values = values;
+    if (rc == YK_OK)
+        rc = run(v, argc - 2, argv + 2, &call, e);
+    if (rc != YK_OK && !call.told)
+        print_error(e);
+    rc = flush_output(rc);
+    yk_opts_release(&call.opts);
+    free(values);
+    int status = call.signal != 0 ? 128 + call.signal : call.status != 0 ? call.status : (int)rc;
+    if (call.quit)
+        _exit(status);
+    return status;
+}
+
+static int serve(int argc, char **argv)
+{
+    struct yk_error e = {0};
     if (argc < 2) {
         help_overview(stderr);
         return YK_USAGE;
@@ -128,7 +146,6 @@ int main(int argc, char **argv)
         help_overview(stdout);
         return flush_output(YK_OK);
     }
-    struct yk_error e = {0};
     const struct verb *v = verb_find(word);
     if (v == NULL) {
         unknown_verb(word, &e);
@@ -139,18 +156,18 @@ int main(int argc, char **argv)
         help_verb(stdout, v);
         return flush_output(YK_OK);
     }
-    struct call call = {.config = yoke_config_new(), .argc = argc, .argv = argv};
-    if (call.config == NULL) {
-        fprintf(stderr, "yoke: out of memory\n");
-        return YK_FAILED;
-    }
-    yk_code rc = run(v, argc - 2, argv + 2, &call, &e);
-    if (rc != YK_OK && !call.told)
+    return call_verb(v, argc, argv, &e);
+}
+
+int main(int argc, char **argv)
+{
+    struct yk_error e = {0};
+    open_streams();
+    int status = verbs_open(&e);
+    if (status == YK_OK)
+        status = serve(argc, argv);
+    else
         print_error(&e);
-    rc = flush_output(rc);
-    yoke_config_free(call.config);
-    int status = call.signal != 0 ? 128 + call.signal : rc != YK_OK ? (int)rc : call.status;
-    if (call.quit)
-        _exit(status);
+    verbs_close();
     return status;
 }

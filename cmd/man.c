@@ -1,4 +1,5 @@
-/* man.c - the manual page yoke(1), in mdoc, from the verbs and the option table. docs/yoke.1 is its output; `make check` compares. */
+/* man.c - the manual page yoke(1), in mdoc, from the verbs and their option tables. docs/yoke.1 is
+ * its output; `make check-man` compares. */
 #include "cmd/cmd.h"
 
 #include "base/buf.h"
@@ -51,14 +52,12 @@ static void paragraph(FILE *out, const char *text)
     yk_buf_release(&lines);
 }
 
-static void options_of(FILE *out, uint32_t bit)
+static void list_options(FILE *out, const struct yk_opt_set *set)
 {
     fputs(".Bl -tag -width Ds\n", out);
-    for (size_t i = 0; i < yk_option_count; i++) {
-        const struct yk_opt *t = &yk_option_table[i];
+    for (size_t i = 0; i < set->n; i++) {
+        const struct yk_opt *t = &set->table[i];
         char limits[192];
-        if (!(t->verbs & bit))
-            continue;
         fputs(".It ", out);
         if (t->letter != 0)
             fprintf(out, "Fl %c , ", t->letter);
@@ -103,7 +102,7 @@ void help_man(FILE *out)
             fputs(".Ed\n", out);
         }
         fputs(".Pp\nOptions:\n", out);
-        options_of(out, yk_verb_bit(v->name));
+        list_options(out, verb_options(v));
         fputs(".Pp\nExamples:\n.Bd -literal -offset indent\n", out);
         escaped(out, v->examples);
         fputs("\n.Ed\n", out);

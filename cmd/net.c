@@ -1,12 +1,14 @@
-/* net.c - `yoke net show`: what a .net file says, with shapes, parameters, operations and memory worked out.
+/* net.c - `yoke net show`: the layers of a .net file, with their shapes, parameters, operations and
+ * memory.
  *
- * MEMORY is what a forward pass leaves for the backward pass: four bytes for each number that a layer puts out. flatten puts out what it
- * got. What computes may do with less (a relu in its convolution's place) and keeps as much again for gradients. */
+ * MEMORY is what a forward pass leaves for the backward pass: four bytes for each number that a
+ * layer puts out; flatten adds nothing to its input. An engine may need less (a relu in the place
+ * of its convolution), and keeps as much again for gradients. */
 #include "cmd/cmd.h"
 
 #include "base/buf.h"
-#include "base/file.h"
-#include "model/net.h"
+#include "base/text.h"
+#include "model/net/net.h"
 #include "train/net_settings.h"
 
 #include <jansson.h>
@@ -27,7 +29,7 @@ static uint64_t memory_of_all(const struct yk_net *n)
     return sum;
 }
 
-/* What a batch of this net's own size needs; 0 if it says none. */
+/* The batch size that the net itself asks for; 0 if there is none. */
 static uint64_t batch_of(const struct yk_net *n)
 {
     for (size_t i = 0; n->setting[i] != NULL; i += 2)
@@ -57,7 +59,7 @@ static const char *shape_text(struct yk_shape s, char out[40])
     return out;
 }
 
-/* A layer as the file would have it, without what it could leave out. */
+/* A layer as a line of the file, without words that the file may leave out. */
 static void describe(const struct yk_layer *l, struct yk_buf *out)
 {
     bool window =
@@ -161,13 +163,28 @@ static yk_code show(const struct yk_net *n, bool as_json, struct yk_error *e)
     if (text.failed)
         rc = yk_fail_memory(e, text.len);
     else
-        fwrite(text.data, 1, text.len, stdout); /* main looks at what became of it */
+        fwrite(text.data, 1, text.len, stdout); /* main looks for errors */
     yk_buf_release(&text);
     return rc;
 }
 
+struct net_options {
+    char *config;
+    bool json;
+    bool quiet;
+};
+
+#define AT(f) offsetof(struct net_options, f)
+static const struct yk_opt TABLE[] = {
+    {"config", .field = AT(config)},
+    {"json", .field = AT(json)},
+    {"quiet", .field = AT(quiet)},
+    {0},
+};
+
 static yk_code run(struct call *call, struct yk_error *e)
 {
+    const struct net_options *o = call->values;
     struct yk_net n = {0};
     if (call->words == 0 || strcmp(call->word[0], "show") != 0) {
         yk_fail(e, YK_USAGE,
@@ -186,7 +203,7 @@ static yk_code run(struct call *call, struct yk_error *e)
     if (rc == YK_OK)
         rc = yk_net_settings_check(call->word[1], &n, e);
     if (rc == YK_OK)
-        rc = show(&n, call->config->o.json, e);
+        rc = show(&n, o->json, e);
     yk_net_release(&n);
     return rc;
 }
@@ -228,5 +245,7 @@ const struct verb verb_net = {
     .list = list,
     .choices = "show",
     .most = 2,
+    .options = TABLE,
+    .values = sizeof(struct net_options),
     .run = run,
 };

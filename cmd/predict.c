@@ -1,5 +1,5 @@
 /* predict.c - `yoke predict`: the label and the class probabilities of every example, as CSV. */
-#include "cmd/trained.h"
+#include "cmd/saved_model.h"
 
 #include "base/buf.h"
 #include "base/file.h"
@@ -18,7 +18,7 @@ static void csv_row(struct yk_buf *text, uint32_t row, const float *p, uint32_t 
     yk_buf_text(text, "\n");
 }
 
-/* What has gathered, to the file or to standard output. */
+/* Writes the lines gathered so far to the file or to standard output. */
 static yk_code drain(struct yk_outfile *file, struct yk_buf *text, struct yk_error *e)
 {
     yk_code rc = YK_OK;
@@ -60,19 +60,42 @@ static yk_code write_csv(const char *path, const float *prob, uint32_t rows, uin
     return rc;
 }
 
+#define AT(f) offsetof(struct score_options, f)
+static const struct yk_opt TABLE[] = {
+    {"data", .field = AT(data)},
+    {"test-data", .field = AT(test_data)},
+    {"test-batch", .field = AT(test_batch)},
+    {"threads", .field = AT(threads)},
+    {"isa", .field = AT(isa)},
+    {"format", .field = AT(format)},
+    {"hash-bits", .field = AT(hash_bits)},
+    {"skip-bad", .field = AT(skip_bad)},
+    {"label-name", .field = AT(label_name)},
+    {"index-name", .field = AT(index_name)},
+    {"value-name", .field = AT(value_name)},
+    {"output", 'o', YK_OPT_TEXT, AT(output), NULL, 0, 0, NULL, "FILE", YK_OPT_TRANSIENT,
+     "where to write (predict: standard output if left out)"},
+    {"config", .field = AT(config)},
+    {"quiet", .field = AT(quiet)},
+    {0},
+};
+
 static yk_code run(struct call *call, struct yk_error *e)
 {
-    const struct yk_options *o = &call->config->o;
+    const struct score_options *o = call->values;
     struct yk_trained t = {0};
     struct yk_dataset set = {0};
     struct yk_score score = {0};
     const char *data;
     float *prob = NULL;
-    bool to_file = o->output != NULL && strcmp(o->output, "-") != 0;
-    yk_code rc = open_trained(call, &t, e);
+    const char *output = o->output != NULL ? o->output : "-";
+    bool to_file = strcmp(output, "-") != 0;
+    yk_code rc = check_model_output(call, output, e);
+    if (rc == YK_OK)
+        rc = open_model(call, o->threads, o->isa, &t, e);
     if (rc != YK_OK)
         return rc;
-    rc = open_examples(call, &t, &set, &data, e);
+    rc = open_examples(call, &t, output, &set, &data, e);
     if (rc != YK_OK)
         goto out;
     size_t bytes = sizeof(float) * set.rows * t.shape.classes;
@@ -102,5 +125,7 @@ const struct verb verb_predict = {
     .examples = "yoke predict runs/latest -o predictions.csv\n"
                 "yoke predict runs/latest --data digits/t10k-images-idx3-ubyte | head",
     .most = 1,
+    .options = TABLE,
+    .values = sizeof(struct score_options),
     .run = run,
 };

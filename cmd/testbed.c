@@ -1,7 +1,7 @@
 /* testbed.c - `yoke testbed`: runs a command on a cluster that exists only for it. */
 #include "cmd/cmd.h"
 
-#include "launch/testbed.h"
+#include "testbed/testbed.h"
 
 #include <string.h>
 
@@ -25,9 +25,34 @@ static yk_code usage(struct yk_error *e)
     return YK_USAGE;
 }
 
+struct testbed_options {
+    char *hosts; /* a number, as text: elsewhere --hosts is a list */
+    char *bandwidth;
+    char *slow;
+    char *slow_link;
+    char *config;
+    bool quiet;
+    bool verbose;
+};
+
+#define AT(f) offsetof(struct testbed_options, f)
+static const struct yk_opt TABLE[] = {
+    {"hosts", .field = AT(hosts)},
+    {"bandwidth", 0, YK_OPT_TEXT, AT(bandwidth), NULL, 0, 0, NULL, "RATE", 0,
+     "of every host's link: 1.8gbit, 100mbit (default: as fast as it goes)"},
+    {"slow", 0, YK_OPT_TEXT, AT(slow), NULL, 0, 0, NULL, "HOST:X,...", 0,
+     "give a host only this part of a core: n2:0.3"},
+    {"slow-link", 0, YK_OPT_TEXT, AT(slow_link), NULL, 0, 0, NULL, "HOST:RATE,...", 0,
+     "give a host a link of its own rate: n2:100mbit"},
+    {"config", .field = AT(config)},
+    {"quiet", .field = AT(quiet)},
+    {"verbose", .field = AT(verbose)},
+    {0},
+};
+
 static yk_code run(struct call *call, struct yk_error *e)
 {
-    const struct yk_options *o = &call->config->o;
+    const struct testbed_options *o = call->values;
     const char *what = call->words > 0 ? call->word[0] : "";
     if (strcmp(what, "run") != 0) {
         yk_fail(e, YK_USAGE,
@@ -72,5 +97,7 @@ const struct verb verb_testbed = {
     .choices = "run",
     .most = 1,
     .takes_command = true,
+    .options = TABLE,
+    .values = sizeof(struct testbed_options),
     .run = run,
 };

@@ -1,15 +1,16 @@
-/* train.c - `yoke train`, written on the public library: open, train, show. With --hosts it starts the job and waits for it (launch.c); started by
- * mpirun or srun it is one of the job's ranks.
- * The first Ctrl-C (or SIGTERM, or a terminal that goes away) makes the run write a checkpoint and stop; a second one quits at once. A rank
- * is told by SIGUSR1, which mpirun hands on. */
-#include "cmd/cmd.h"
+/* train.c - `yoke train`, written on the public library: open, train, show. With --hosts it starts
+ * the job and waits for it (launch.c); started by mpirun or srun it is one of the job's ranks. The
+ * first Ctrl-C (or SIGTERM, or a terminal that goes away) makes the run write a checkpoint and
+ * stop; a second one quits at once. A rank is told by SIGUSR1, which mpirun hands on. */
+#include "cmd/launch.h"
 
 #include "base/clock.h"
 #include "comm/comm.h"
 #include "launch/mpirun.h"
 #include "launch/record.h"
 #include "model/model.h"
-#include "model/net.h"
+#include "model/net/net.h"
+#include "train/config.h"
 #include "yoke.h"
 
 #include <pthread.h>
@@ -20,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static yoke_run *volatile training;  /* for the handler, which gets no argument */
+static yoke_run *volatile training;  /* for the signal handler, which gets no argument */
 static volatile sig_atomic_t caught; /* the signal that came first */
 static bool quiet;
 
@@ -34,7 +35,7 @@ static void on_signal(int number)
         return;
     yoke_stop(training);
     if (!quiet && number != SIGUSR1 && write(STDERR_FILENO, MESSAGE, sizeof MESSAGE - 1) < 0)
-        return; /* nobody to tell */
+        return; /* a message that cannot be shown is lost */
 }
 
 static void catch_signals(bool rank)
@@ -46,8 +47,7 @@ static void catch_signals(bool rank)
     if (rank)
         sigaction(SIGUSR1, &act, NULL);
     struct sigaction inherited;
-    if (sigaction(SIGHUP, NULL, &inherited) == 0 &&
-        inherited.sa_handler != SIG_IGN) /* nohup means it */
+    if (sigaction(SIGHUP, NULL, &inherited) == 0 && inherited.sa_handler != SIG_IGN) /* nohup */
         sigaction(SIGHUP, &act, NULL);
     signal(SIGPIPE, SIG_IGN);
 }
@@ -58,24 +58,25 @@ static yk_code fail(const yoke_error *from, struct yk_error *e)
     return (yk_code)from->code;
 }
 
-static void tell_saved(void *arg, long long step)
+static void record_saved(void *arg, long long step)
 {
     (void)arg;
     yk_record_saved(step);
 }
 
-/* Rank 0's last word to its parent: the code, and what belongs on standard output. */
-static void tell_done(const yoke_run *run, yk_code rc, int number, const char *output,
-                      const struct yk_error *e)
+/* Rank 0's last record for its parent: the code, and the text for standard output. */
+static void record_done(const yoke_run *run, yk_code rc, int number, const char *output,
+                        const struct yk_error *e)
 {
     if (rc != YK_OK)
         print_error(e);
-    long long saved = run != NULL ? yoke_saved(run) : -1; /* what a restart would go on from */
+    long long saved = run != NULL ? yoke_saved(run) : -1; /* where a restart would go on */
     yk_record_done((int)rc, number, run != NULL ? yoke_folder(run) : "", saved >= 0,
                    saved >= 0 ? saved : 0, output != NULL ? output : "");
 }
 
-/* Rank 0 keeps its parent sure that it is there: behind mpirun it would not learn that a whole host has gone. */
+/* Rank 0 tells its parent regularly that it is there: behind mpirun the parent would not learn that
+ * a whole host has gone. */
 static atomic_bool ended;
 static void *keep_alive(void *arg)
 {
@@ -89,7 +90,7 @@ static void *keep_alive(void *arg)
     return NULL;
 }
 
-/* What the user wants to see; the caller frees it. NULL for ranks that have nothing to show. */
+/* The result as the user wants to see it; the caller frees it. NULL if there is none. */
 static char *result_of(const yoke_run *run, bool json)
 {
     char *text = json ? yoke_summary(run) : yoke_report(run), *line = NULL;
@@ -101,31 +102,25 @@ static char *result_of(const yoke_run *run, bool json)
     return line;
 }
 
-/* With a parent, ranks are mpirun's. */
+/* With a parent, ranks are mpirun's, also where MPI could not be joined. */
 static bool is_first_rank(void)
 {
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
     return rank == NULL || strcmp(rank, "0") == 0;
 }
 
-static yk_code run(struct call *call, struct yk_error *e)
+/* The training of one process: all of it, or one rank's part. */
+static yk_code train(struct call *call, const struct yoke_config *config, bool parent,
+                     struct yk_error *e)
 {
     yoke_error error;
-    bool rank = yk_mpi_launched(), done = false, parent = rank && yk_record_wanted();
-    yk_code rc = rank ? YK_OK : launch_job(call, true, &done, e);
-    if (rc != YK_OK || done)
-        return rc;
-    quiet = call->config->o.quiet || rank;
-    yk_launch_join();
-    catch_signals(rank);
-    call->config->restarts = parent ? (unsigned)yk_record_restarts() : 0;
     double start = yk_now();
-    yoke_run *run = yoke_open(call->config, call->words > 0 ? call->word[0] : NULL, &error);
+    yoke_run *run = yoke_open(config, call->words > 0 ? call->word[0] : NULL, &error);
     if (run == NULL) {
-        rc = fail(&error, e);
+        yk_code rc = fail(&error, e);
         call->told = parent;
         if (parent && is_first_rank())
-            tell_done(NULL, rc, 0, NULL, e);
+            record_done(NULL, rc, 0, NULL, e);
         return rc;
     }
     training = run;
@@ -133,34 +128,54 @@ static yk_code run(struct call *call, struct yk_error *e)
     if (caught != 0)
         yoke_stop(run);
     if (parent && first) {
-        yoke_on_saved(run, tell_saved, NULL);
+        yoke_on_saved(run, record_saved, NULL);
         yk_record_started(yoke_folder(run), yoke_ranks(run), yk_now() - start, yoke_step(run),
                           yoke_saved(run) >= 0);
     }
     pthread_t keeper;
     bool kept = parent && first && pthread_create(&keeper, NULL, keep_alive, NULL) == 0;
-    rc = yoke_train(run, &error) == YOKE_OK ? YK_OK : fail(&error, e);
+    yk_code rc = yoke_train(run, &error) == YOKE_OK ? YK_OK : fail(&error, e);
     atomic_store(&ended, true);
     if (kept)
         pthread_join(keeper, NULL);
     bool stopped = first && rc == YK_OK && yoke_was_stopped(run) != 0;
-    char *text = first && rc == YK_OK ? result_of(run, call->config->o.json) : NULL;
+    char *text = first && rc == YK_OK ? result_of(run, config->o.json) : NULL;
     if (parent && first) {
-        tell_done(run, rc, stopped ? (int)caught : 0, text, e);
+        record_done(run, rc, stopped ? (int)caught : 0, text, e);
     } else if (parent && rc == YK_LOST) {
         yk_record_lost(e->text);
     } else if (text != NULL) {
         fputs(text, stdout);
     }
     free(text);
-    call->told = parent || (rc == YK_LOST &&
-                            yoke_rank(run) > 1); /* if rank 0 is lost, one of the others says so */
+    /* if rank 0 is lost, rank 1 shows the error */
+    call->told = parent || (rc == YK_LOST && yoke_rank(run) > 1);
     call->signal = stopped ? caught : 0;
     fflush(stdout);
     training = NULL;
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
     call->quit = yoke_close(run) != 0;
+    return rc;
+}
+
+static yk_code run(struct call *call, struct yk_error *e)
+{
+    bool rank = yk_mpi_launched(), done = false, parent = rank && yk_record_wanted();
+    yk_code rc = yk_options_check(&call->opts, e);
+    if (rc == YK_OK && !rank)
+        rc = launch_training(call, &done, e);
+    if (rc != YK_OK || done)
+        return rc;
+    struct yoke_config config = {.restarts = parent ? (unsigned)yk_record_restarts() : 0};
+    rc = yk_opts_copy(&config.opts, &config.o, &call->opts, e);
+    if (rc != YK_OK)
+        return rc;
+    quiet = config.o.quiet || rank;
+    yk_launch_join();
+    catch_signals(rank);
+    rc = train(call, &config, parent, e);
+    yk_opts_release(&config.opts);
     return rc;
 }
 
@@ -228,5 +243,7 @@ const struct verb verb_train = {
     .choices = YK_MODELS(SPACED),
     .takes_net = true,
     .most = 1,
+    .options = yk_option_table,
+    .values = sizeof(struct yk_options),
     .run = run,
 };

@@ -1,11 +1,12 @@
-/* embed.c - trains a model from a program of its own, then asks it about some images.
+/* embed.c - a program that trains a model with libyoke, then classifies some images with it.
  *
  *     cc embed.c $(pkg-config --cflags --libs --static yoke) -o embed
  *     ./embed [FOLDER]        (default: a new folder below runs/)
  *
- * Softmax regression learns MNIST to a test loss of 0.35 and the program prints three figures of the summary. Then it loads the
- * model from the run's folder, as another program would, and shows it ten images that are blank but for one upright stroke, each
- * a little further to the right; those with the stroke in the middle look like a 1. Ctrl-C saves and stops. */
+ * Softmax regression learns MNIST to a test loss of 0.35, and the program prints three figures of
+ * the summary. Then it loads the model from the run's folder, as another program would, and
+ * classifies ten images, each blank except for one upright stroke that moves to the right from
+ * image to image. A stroke in the middle looks like a 1. Ctrl-C saves and stops. */
 #include <yoke.h>
 
 #include <signal.h>
@@ -18,7 +19,7 @@ static yoke_run *running;
 static void on_interrupt(int number)
 {
     (void)number;
-    yoke_stop(running); /* the one call that is safe here */
+    yoke_stop(running); /* the only function that is safe in a signal handler */
 }
 
 static int fail(const yoke_error *error)
@@ -29,7 +30,8 @@ static int fail(const yoke_error *error)
     return error->code;
 }
 
-/* The line of the summary that begins with "key": good enough for a look; use a JSON library for more. */
+/* Prints the line of the summary that begins with "key". A real program would use a JSON
+ * library. */
 static void show(const char *summary, const char *key)
 {
     char quoted[64];
@@ -44,8 +46,8 @@ static void show(const char *summary, const char *key)
 static int train(const yoke_config *config, char folder[1024])
 {
     yoke_error error;
-    running = yoke_open(config, "softmax",
-                        &error); /* checks everything, loads the data, makes the folder */
+    /* Checks everything, loads the data and makes the folder. */
+    running = yoke_open(config, "softmax", &error);
     if (running == NULL)
         return fail(&error);
     signal(SIGINT, on_interrupt);
@@ -63,7 +65,7 @@ static int train(const yoke_config *config, char folder[1024])
     return code;
 }
 
-/* Image i is blank but for an upright stroke that moves to the right with i. */
+/* Image i is blank except for an upright stroke, which moves to the right with i. */
 static void draw(unsigned char *pixels, unsigned i, const unsigned shape[3])
 {
     unsigned column = 4 + 2 * i;
@@ -90,7 +92,9 @@ static int predict(const char *folder)
     for (unsigned i = 0; i < IMAGES; i++)
         draw(pixels + i * size, i, shape);
     code = yoke_predict(model, pixels, IMAGES, prob, &error) == YOKE_OK ? 0 : fail(&error);
-    for (unsigned i = 0; code == 0 && i < IMAGES; i++) {
+    if (code != 0)
+        goto out;
+    for (unsigned i = 0; i < IMAGES; i++) {
         const float *p = prob + (size_t)i * classes;
         unsigned best = 0;
         for (unsigned c = 1; c < classes; c++)

@@ -1,9 +1,9 @@
-/* chunks.h - a format's parser on bytes in memory, as the reader would call it: in an allocation with exactly the slack that is promised,
- * filled with what is likeliest to be taken for more of the same. For tests only. */
+/* chunks.h - runs a parser on bytes in memory as the reader would: in an allocation with exactly
+ * the promised slack, filled with bytes that look like more of the same. For tests only. */
 #ifndef YK_TESTS_CHUNKS_H
 #define YK_TESTS_CHUNKS_H
 
-#include "data/rows_format.h"
+#include "data/rows/rows_format.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +63,7 @@ static inline bool chunk_is_sound(const struct yk_chunk *c)
     }
     for (uint32_t i = 0; i < c->entries; i++)
         if (!(c->value[i] - c->value[i] == 0) ||
-            c->key[i] > YK_KEY_MAX) /* neither infinite nor no number */
+            c->key[i] > YK_KEY_MAX) /* neither infinite nor NaN */
             return false;
     return last == c->entries && c->rows <= c->row_room && c->entries <= c->entry_room;
 }

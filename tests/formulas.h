@@ -1,5 +1,5 @@
-/* formulas.h - the optimizers' formulas as people write them, in double, one parameter and one step at a time: what the tests of src/optim
- * compare with. */
+/* formulas.h - the optimizers' formulas as people write them, in double, one parameter and one step
+ * at a time: what the tests of src/optim compare with. */
 #ifndef YK_TESTS_FORMULAS_H
 #define YK_TESTS_FORMULAS_H
 

@@ -1,16 +1,21 @@
 # shellcheck shell=bash
-# lib.sh - what every test script sources first: a folder of its own, yoke on the PATH, and cases that count.
+# lib.sh - gives a test script a folder of its own, yoke on the PATH, and cases that count. Every
+# script sources it first.
 #
 #   . "$(dirname "$0")/../lib.sh"
 #   case_ "a mistyped option is answered with the right one"
 #   expect_exit 2 yoke train softmax --bach 10
 #   expect_err "did you mean '--batch'"
 #
-# A case lasts until the next one or the end of the script; it passes if none of its expectations failed, and the first that
-# did is its reason. Each prints one line for run.sh to count: 'ok NAME', 'not ok NAME: why' or 'SKIP NAME: why'.
-# The script runs in an empty temporary folder, which is removed at the end, with no yoke.ini of the user's in sight. The
-# cache is the user's, so that MNIST is fetched once; private_cache gives an empty one.
-# Alone: tests/cli/x.sh, or BUILD=build/san-1 tests/cli/x.sh for the binary with sanitizers.
+# A case lasts until the next one or the end of the script. It passes if none of its expectations
+# failed; else the first that did is its reason. Each case prints one line for run.sh to count:
+# 'ok NAME', 'not ok NAME: why' or 'SKIP NAME: why'.
+#
+# The script runs in an empty temporary folder, which is removed at the end, and sees no yoke.ini of
+# the user. The cache is the user's, so that MNIST is fetched once; private_cache gives an empty
+# one.
+#
+# To run one script: tests/cli/x.sh, or BUILD=build/san-1 tests/cli/x.sh for sanitizers.
 set -u
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -23,10 +28,39 @@ cd "$tmp/work" || exit 1
 OUT=$tmp/stdout ERR=$tmp/stderr # of the last expect_exit
 touch "$OUT" "$ERR"
 
+# A sanitizer's findings in any process go into a file and fail the case, wherever the streams of
+# the process lead. yoke itself never ends with status 99.
+export SANITIZED
+SANITIZED=$(grep -so -e '-fsanitize=[a-z,]*' "$BUILD/link-flags")
+found=$tmp/found
+common=log_path=$found:exitcode=99
+export ASAN_OPTIONS=$common:detect_stack_use_after_return=1:fast_unwind_on_malloc=0 \
+    UBSAN_OPTIONS=$common:print_stacktrace=1
+export LSAN_OPTIONS=suppressions=$top/tests/tools/lsan.txt:print_suppressions=0
+export TSAN_OPTIONS=$common:suppressions=$top/tests/tools/tsan.txt
+
 case_name='' case_why='' case_skip='' failures=0
+
+# A command that does not exist fails the case, even if the script ignores its status. Bash calls
+# this function in a subshell.
+command_not_found_handle()
+{
+    echo "there is no command '$1'" | tee -a "$tmp/absent" >&2
+    return 127
+}
 
 end_case()
 {
+    if [ -s "$tmp/absent" ]; then
+        fail "$(head -n 1 "$tmp/absent")"
+        : >"$tmp/absent"
+    fi
+    if compgen -G "$found.*" >/dev/null; then
+        fail "a sanitizer found something: $(cat "$found".* |
+            grep -m 1 -E 'ERROR|WARNING|runtime error')"
+        cat "$found".* | head -n 60
+        rm -f "$found".*
+    fi
     if [ -z "$case_name" ]; then
         return
     elif [ "$case_why" ]; then
@@ -62,7 +96,7 @@ case_()
     case_name=$1
 }
 
-# The case fails; only its first reason is shown, and what the last command wrote goes before it.
+# The case fails. Only its first reason is shown, after the output of the last command.
 fail()
 {
     [ -n "$case_name" ] || case_name=${0##*/}
@@ -106,7 +140,7 @@ private_cache() # an empty cache for this script alone
     export XDG_CACHE_HOME="$tmp/cache"
 }
 
-run() # run a command, keeping what it writes; its status is the function's
+run() # COMMAND...: run it and keep its output; its status is the function's
 {
     "$@" >"$OUT" 2>"$ERR" </dev/null
 }

@@ -1,4 +1,5 @@
-/* photo.h - makes JPEG files. For tests only, which is why the encoder's header is here and not behind src/data/jpeg.c: yoke writes none. */
+/* photo.h - makes JPEG files. For tests only: yoke writes none, so the encoder's header is not
+ * behind src/data/images/jpeg.c. */
 #ifndef YK_TESTS_PHOTO_H
 #define YK_TESTS_PHOTO_H
 
@@ -9,7 +10,8 @@
 
 enum photo_kind { PHOTO_GREY, PHOTO_COLOUR, PHOTO_CMYK };
 
-/* The pixels (height, width, 1, 3 or 4), as JPEG of the best quality. The caller frees; NULL if it cannot be done. */
+/* Encodes pixels (height, width, 1, 3 or 4) as JPEG of the best quality. The caller frees; NULL on
+ * failure. */
 static inline uint8_t *photo_encode(const uint8_t *pixels, int height, int width,
                                     enum photo_kind kind, size_t *n)
 {
@@ -31,7 +33,8 @@ static inline uint8_t *photo_encode(const uint8_t *pixels, int height, int width
     return out;
 }
 
-/* A picture that is easy to tell from others: a ramp to the right, a ramp down, and a level of its own. (height, width, 3), to be freed. */
+/* A picture that differs from all others: a ramp to the right, a ramp down, and a level of its own.
+ * (height, width, 3), to be freed. */
 static inline uint8_t *photo_paint(int height, int width, uint8_t level)
 {
     uint8_t *p = malloc((size_t)height * (size_t)width * 3);

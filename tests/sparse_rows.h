@@ -1,4 +1,5 @@
-/* sparse_rows.h - sparse rows that a test makes up: random ones with repeated keys and empty rows, in blocks as data/rows.h has them. */
+/* sparse_rows.h - sparse rows for tests: random ones with repeated keys and empty rows, in the
+ * blocks of data/rows/rows.h. */
 #ifndef YK_TESTS_SPARSE_ROWS_H
 #define YK_TESTS_SPARSE_ROWS_H
 
@@ -24,9 +25,9 @@ struct made_rows {
 };
 
 struct made_how {
-    uint32_t rows, features, longest; /* rows have up to so many entries, or exactly */
-    bool exactly, values, repeat;     /* repeat: a key may come more than once in a row */
-    double skew; /* 1: keys evenly spread; larger: the lower ones come more often */
+    uint32_t rows, features, longest; /* rows have up to `longest` entries, or exactly so many */
+    bool exactly, values, repeat;     /* repeat: a row may have a key more than once */
+    double skew; /* 1: keys are evenly spread; larger: lower ones are more frequent */
     uint64_t seed;
 };
 

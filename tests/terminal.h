@@ -1,4 +1,4 @@
-/* terminal.h - reads what was written to the far end of a pseudo-terminal, which may arrive in pieces. */
+/* terminal.h - reads the bytes that were written to the other end of a pseudo-terminal. */
 #ifndef YK_TESTS_TERMINAL_H
 #define YK_TESTS_TERMINAL_H
 
@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <unistd.h>
 
-/* Everything there is to read from `fd`, until nothing comes for a fifth of a second; NUL-terminated. */
+/* Reads from `fd` until nothing comes for a fifth of a second; the result is NUL-terminated. */
 static inline void read_all(int fd, char *seen, size_t cap)
 {
     size_t got = 0;

@@ -1,4 +1,4 @@
-/* testdir.h - a fresh folder for one test, and its removal with everything in it. For tests only. */
+/* testdir.h - a new folder for one test, and its removal with all its contents. */
 #ifndef YK_TESTS_TESTDIR_H
 #define YK_TESTS_TESTDIR_H
 

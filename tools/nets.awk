@@ -1,5 +1,9 @@
-# nets.awk - makes C of the .net files it is given: their text, line by line, in the array that src/model/net.h declares.
-BEGIN { print "/* Made from models/ by the Makefile. */\n#include \"model/net.h\"\n\nconst struct yk_net_file yk_net_files[] = {" }
+# nets.awk - makes C of .net files: their text, line by line, in the array that
+# src/model/net/net.h declares.
+BEGIN {
+    print "/* Made from models/ by the Makefile. */\n#include \"model/net/net.h\"\n"
+    print "const struct yk_net_file yk_net_files[] = {"
+}
 FNR == 1 {
     name = FILENAME
     sub(/.*\//, "", name)

@@ -1,16 +1,22 @@
-"""rpc_torch.py - one process of a job that trains softmax regression on MNIST with a parameter server on PyTorch's RPC.
+"""rpc_torch.py - one process of a job that trains softmax regression on MNIST with a parameter
+server on PyTorch's RPC.
 
-    rpc_torch.py MNIST_FOLDER RANK WORLD STORE SECONDS STYLE      rank 0 prints one JSON object on stdout
+    rpc_torch.py MNIST_FOLDER RANK WORLD STORE SECONDS STYLE      rank 0 prints one JSON object on
+                                                                  stdout
 
-Rank 0 is the server, the others are trainers. None of these waits for another: it computes the gradient of a minibatch of 60,
-and one call takes it to the server, has it applied at once and brings the new parameters back. From zero weights, rate 0.01,
-float pixels that are in memory beforehand, every trainer on its part of the examples. Two styles:
-  idiomatic   nn.Linear, CrossEntropyLoss and autograd; the server is a Python function round optim.SGD, under a lock
-  by hand     the gradient written out into a buffer made once, without autograd; parameters are one flat tensor; the server is
-              TorchScript on a single thread, so that it needs neither a lock of its own nor Python's
-RPC is TensorPipe, which takes shared memory between processes of one machine. STORE is a file that does not exist yet; the
-ranks meet there. Counted are the calls that return within SECONDS after a warm-up of a quarter of that. workers.py starts all
-ranks and ends them when their time is up; should it be gone, an alarm does.
+Rank 0 is the server, the others are trainers. None of these waits for another: it computes the
+gradient of a minibatch of 60, and one call takes it to the server, has it applied at once and
+brings the new parameters back. From zero weights, rate 0.01, float pixels that are in memory
+beforehand, every trainer on its part of the examples. Two styles:
+  idiomatic   nn.Linear, CrossEntropyLoss and autograd; the server is a Python function round
+              optim.SGD, under a lock
+  by hand     the gradient written out into a buffer made once, without autograd; parameters are one
+              flat tensor; the server is TorchScript on a single thread, so that it needs neither a
+              lock of its own nor Python's
+RPC is TensorPipe, which takes shared memory between processes of one machine. STORE is a file that
+does not exist yet; the ranks meet there. Counted are the calls that return within SECONDS after a
+warm-up of a quarter of that. workers.py starts all ranks and ends them when their time is up;
+should it be gone, an alarm does.
 """
 import json
 import signal
@@ -64,7 +70,8 @@ class Idiomatic:
             layer.zero_grad(set_to_none=True)
             xb, yb = data.x.index_select(0, rows), data.y.index_select(0, rows)
             criterion(layer(xb), yb).backward()
-            fresh = rpc.rpc_sync("server", push, ([parameter.grad for parameter in layer.parameters()],))
+            fresh = rpc.rpc_sync("server", push,
+                                 ([parameter.grad for parameter in layer.parameters()],))
             with torch.no_grad():
                 for parameter, value in zip(layer.parameters(), fresh):
                     parameter.copy_(value)
@@ -110,7 +117,8 @@ class ByHand:
     def trainer(data):
         where = rpc.rpc_sync("server", reference)
         flat, gradient = torch.zeros(WEIGHTS + CLASSES), torch.empty(WEIGHTS + CLASSES)
-        weight_gradient, bias_gradient = gradient[:WEIGHTS].view(CLASSES, FEATURES), gradient[WEIGHTS:]
+        weight_gradient = gradient[:WEIGHTS].view(CLASSES, FEATURES)
+        bias_gradient = gradient[WEIGHTS:]
         xb, yb = torch.empty(BATCH, FEATURES), torch.empty(BATCH, CLASSES)
         z, d = torch.empty(BATCH, CLASSES), torch.empty(BATCH, CLASSES)
 
@@ -144,7 +152,8 @@ class Server:
     def window(self):
         with self.lock:
             if self.begin is None:
-                self.begin = time.monotonic() + self.seconds / 4  # a clock that all processes of a machine share
+                # a clock that all processes of a machine share
+                self.begin = time.monotonic() + self.seconds / 4
             return self.begin, self.begin + self.seconds
 
     def report(self, counted, updates):
@@ -199,9 +208,11 @@ def main():
         SERVER = Server(style, seconds)
     else:
         data = part_of(Data(folder), rank - 1, world - 1)
-    options = rpc.TensorPipeRpcBackendOptions(init_method="file://" + store, rpc_timeout=RPC_SECONDS,
+    options = rpc.TensorPipeRpcBackendOptions(init_method="file://" + store,
+                                              rpc_timeout=RPC_SECONDS,
                                               num_worker_threads=STYLES[style].threads)
-    rpc.init_rpc("server" if rank == 0 else f"trainer{rank}", rank=rank, world_size=world, rpc_backend_options=options)
+    rpc.init_rpc("server" if rank == 0 else f"trainer{rank}", rank=rank, world_size=world,
+                 rpc_backend_options=options)
     if rank > 0:
         run_trainer(data, style)
     rpc.shutdown()  # waits for all
@@ -209,7 +220,8 @@ def main():
         test_x, test_y = Data.part(folder, "t10k")
         weight, bias = SERVER.style.parameters()
         loss = functional.cross_entropy(functional.linear(test_x, weight, bias), test_y).item()
-        print(json.dumps({"updates_per_second": SERVER.counted / seconds, "updates": SERVER.updates, "test_loss": loss}))
+        print(json.dumps({"updates_per_second": SERVER.counted / seconds, "updates": SERVER.updates,
+                          "test_loss": loss}))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,17 @@
-"""softmax_torch.py - softmax regression on MNIST in PyTorch, as a program that trains when it is told to.
+"""softmax_torch.py - softmax regression on MNIST in PyTorch, as a program that trains when it is
+told to.
 
-    softmax_torch.py MNIST_FOLDER      one JSON request a line on stdin, one JSON answer a line on stdout
+    softmax_torch.py MNIST_FOLDER      one JSON request a line on stdin, one JSON answer a line on
+                                       stdout
 
-Three styles, all from zero weights at rate 0.01, on float pixels that are in memory beforehand, in shuffled minibatches:
+Three styles, all from zero weights at rate 0.01, on float pixels that are in memory beforehand, in
+shuffled minibatches:
   idiomatic       nn.Linear, cross_entropy, backward, optim.SGD: what a tutorial shows
-  by hand (C,F)   the gradient written out, in place, into buffers made once, without autograd, weights as nn.Linear keeps them
+  by hand (C,F)   the gradient written out, in place, into buffers made once, without autograd,
+                  weights as nn.Linear keeps them
   by hand (F,C)   the same with the weights the other way round
-The styles by hand do not even compute the training loss. compare.py starts this program and alternates it with yoke.
+The styles by hand do not even compute the training loss. compare.py starts this program and
+alternates it with yoke.
 """
 import ctypes
 import gzip
@@ -95,7 +100,8 @@ STYLES = {
 
 
 def train(data, batch, step, stop):
-    """Epochs of shuffled minibatches until stop(), asked every CHECK_EVERY steps, says so; the steps made."""
+    """Epochs of shuffled minibatches until stop(), asked every CHECK_EVERY steps, says so; the
+    steps made."""
     steps = 0
     while True:
         for rows in torch.randperm(len(data.x)).split(batch):

@@ -1,4 +1,5 @@
-/* buf.c - see buf.h. Growth doubles, so appending n bytes costs O(n) in all. */
+/* buf.c - see buf.h. The memory doubles when it is full, so appending n bytes costs O(n) in
+ * total. */
 #include "base/buf.h"
 
 #include <stdarg.h>

@@ -1,7 +1,8 @@
-/* buf.h - a growable byte string: the one way to build text or binary records of unknown length.
+/* buf.h - a growable byte string, for text and binary records of unknown length.
  *
- * A zeroed struct is an empty buffer. An allocation that fails sets `failed` and makes later calls do nothing, so a caller
- * appends freely and checks once at the end. Text is always NUL-terminated (the NUL is not counted in `len`).
+ * A zeroed struct is an empty buffer. A failed allocation sets `failed` and makes later calls do
+ * nothing, so a caller appends freely and checks once at the end. The content is always followed by
+ * a NUL, which `len` does not count.
  * THREADS: a buffer belongs to one thread at a time. */
 #ifndef YK_BASE_BUF_H
 #define YK_BASE_BUF_H
@@ -19,7 +20,7 @@ struct yk_buf {
 void yk_buf_add(struct yk_buf *b, const void *bytes, size_t n);
 void yk_buf_text(struct yk_buf *b, const char *text);
 void yk_buf_format(struct yk_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void yk_buf_clear(struct yk_buf *b); /* length 0, memory kept */
+void yk_buf_clear(struct yk_buf *b); /* sets the length to 0 and keeps the memory */
 void yk_buf_release(struct yk_buf *b);
 
 #endif

@@ -1,4 +1,5 @@
-/* buf_test.c - growth, termination, formatting, and the promise that a failed buffer stays failed until cleared. */
+/* buf_test.c - growth, termination and formatting; a failed buffer stays failed until it is
+ * cleared. */
 #include "base/buf.h"
 
 #include <setjmp.h>

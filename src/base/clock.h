@@ -1,4 +1,4 @@
-/* clock.h - time, in seconds; all but yk_wall only go forward. */
+/* clock.h - clocks in seconds. All of them but yk_wall only go forward. */
 #ifndef YK_BASE_CLOCK_H
 #define YK_BASE_CLOCK_H
 
@@ -11,7 +11,7 @@ static inline double yk_now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* CPU time of the calling thread: what something took, whatever else the machine does. */
+/* CPU time of the calling thread, which other load on the machine does not change. */
 static inline double yk_thread_seconds(void)
 {
     struct timespec t;
@@ -19,7 +19,7 @@ static inline double yk_thread_seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Seconds since 1970, for what leaves the process (event files, logs). */
+/* Seconds since 1970, for event files and logs. */
 static inline double yk_wall(void)
 {
     struct timespec t;

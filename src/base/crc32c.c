@@ -1,8 +1,9 @@
-/* crc32c.c - the Castagnoli CRC of TFRecord files, with the CPU's own instruction where there is one.
+/* crc32c.c - the Castagnoli CRC of TFRecord files, by a CPU instruction where there is one.
  *
- * The polynomial is 0x1edc6f41, bit-reflected 0x82f63b78; the register starts and ends inverted. Two ways to the same number:
- * SSE4.2 has an instruction for exactly this polynomial (8 bytes at a time), chosen at run time; everything else folds 8 bytes
- * per step through 8 tables ("slicing by 8"). table[k][b] is the register after byte b and then k zero bytes.
+ * The polynomial is 0x1edc6f41, bit-reflected 0x82f63b78; the register starts and ends inverted.
+ * There are two ways to the same number, chosen at run time. SSE4.2 has an instruction for exactly
+ * this polynomial, 8 bytes at a time. Other CPUs fold 8 bytes per step through 8 tables ("slicing
+ * by 8"): table[k][b] is the register after byte b and then k zero bytes.
  * THREADS: any; the tables are filled once, on first use. */
 #include "base/crc32c.h"
 
@@ -58,7 +59,7 @@ __attribute__((target("sse4.2"))) static uint32_t crc_sse42(uint32_t c, const ui
 }
 #endif
 
-uint32_t yk_crc32c(const void *bytes, size_t n)
+static uint32_t crc32c(const void *bytes, size_t n)
 {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("sse4.2"))
@@ -69,6 +70,6 @@ uint32_t yk_crc32c(const void *bytes, size_t n)
 
 uint32_t yk_crc32c_masked(const void *bytes, size_t n)
 {
-    uint32_t c = yk_crc32c(bytes, n);
+    uint32_t c = crc32c(bytes, n);
     return ((c >> 15) | (c << 17)) + MASK_DELTA;
 }

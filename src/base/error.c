@@ -1,5 +1,6 @@
-/* error.c - formats errors; see error.h for how they are used.
- * LIMITS: texts longer than the fixed buffers are cut, never allocated, so that reporting cannot fail. */
+/* error.c - formats errors; see error.h.
+ * LIMITS: a text longer than its fixed buffer is cut; nothing is allocated, so reporting cannot
+ * fail. */
 #include "base/error.h"
 
 #include <ctype.h>
@@ -36,7 +37,7 @@ yk_code yk_fail_errno(struct yk_error *e, yk_code code, const char *fmt, ...)
     fill(e, code, fmt, ap);
     va_end(ap);
     char why[128];
-    const char *text = strerror_r(saved, why, sizeof why); /* the GNU one: returns its text */
+    const char *text = strerror_r(saved, why, sizeof why); /* the GNU version returns the text */
     size_t n = strlen(e->text);
     snprintf(e->text + n, sizeof e->text - n, ": %c%s", tolower((unsigned char)text[0]), text + 1);
     return code;

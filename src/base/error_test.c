@@ -1,4 +1,5 @@
-/* error_test.c - codes come back, texts are cut and never overflow, hints belong to the error just made. */
+/* error_test.c - codes are returned, texts are cut and never overflow, and a new error has no
+ * hint. */
 #include "base/error.h"
 
 #include <errno.h>

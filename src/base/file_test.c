@@ -1,4 +1,5 @@
-/* file_test.c - a file is whole or absent, bounded when read, and the small helpers say what they promise. */
+/* file_test.c - a file is whole or absent, reading is bounded, and the helpers keep their
+ * promises. */
 #include "base/file.h"
 
 #include "tests/testdir.h"
@@ -67,7 +68,7 @@ static void test_old_content_until_commit(void **state)
     assert_int_equal(yk_outfile_write(&o, "w", 1, &e), YK_OK);
     assert_int_equal(yk_outfile_commit(&o, &e), YK_OK);
     assert_content(path, "new");
-    yk_outfile_abort(&o); /* nothing, after a commit */
+    yk_outfile_abort(&o); /* does nothing after a commit */
     assert_content(path, "new");
 
     assert_int_equal(yk_outfile_open(&o, path, &e), YK_OK);
@@ -95,7 +96,7 @@ static void test_open_fails_cleanly(void **state)
     assert_int_equal(entries(*state), 1);
 }
 
-/* A limit on the file's size stands for a full disk: write(2) comes back short, then fails. */
+/* A limit on the file size acts like a full disk: write(2) writes less than asked, then fails. */
 static void test_short_write(void **state)
 {
     struct yk_error e;
@@ -114,6 +115,44 @@ static void test_short_write(void **state)
     assert_int_equal(status, 0);
     assert_content(path, "old");
     assert_int_equal(entries(*state), 1);
+}
+
+/* An attacker with write access to the folder has guessed the temporary names and put links
+ * there. */
+static void test_planted_links(void **state)
+{
+    char victim[YK_PATH_MAX], planted[YK_PATH_MAX];
+    struct stat st;
+    snprintf(victim, sizeof victim, "%s", in(state, "victim"));
+    assert_int_equal(yk_file_write(victim, "mine", 4, NULL), YK_OK);
+    in(state, "out");
+    for (unsigned i = 0; i < 20; i++) {
+        snprintf(planted, sizeof planted, "%.4000s.tmp.%ld.%u", path, (long)getpid(), i);
+        assert_int_equal(symlink(victim, planted), 0);
+    }
+    assert_int_equal(yk_file_write(path, "yours", 5, NULL), YK_OK);
+    assert_content(victim, "mine");
+    assert_content(path, "yours");
+    assert_int_equal(lstat(path, &st), 0);
+    assert_true(S_ISREG(st.st_mode));
+}
+
+/* A name such as /dev/stdout stays a link, and the file behind the descriptor gets the bytes. */
+static void test_descriptors(void **state)
+{
+    char link[YK_PATH_MAX], target[64];
+    struct stat st;
+    snprintf(link, sizeof link, "%s", in(state, "link"));
+    int fd = open(in(state, "out"), O_WRONLY | O_CREAT, 0666);
+    assert_true(fd >= 0);
+    snprintf(target, sizeof target, "/proc/self/fd/%d", fd);
+    assert_int_equal(symlink(target, link), 0);
+    assert_int_equal(yk_file_write(link, "bytes", 5, NULL), YK_OK);
+    close(fd);
+    assert_int_equal(lstat(link, &st), 0);
+    assert_true(S_ISLNK(st.st_mode));
+    assert_content(path, "bytes");
+    assert_int_equal(entries(*state), 2);
 }
 
 static void test_read_is_bounded(void **state)
@@ -148,7 +187,7 @@ static void test_mkdirs(void **state)
     assert_int_equal(yk_mkdirs(in(state, "file"), &e), YK_FAILED);
     assert_false(yk_exists(in(state, "none")));
     assert_int_equal(symlink("nowhere", in(state, "link")), 0);
-    assert_true(yk_exists(path)); /* a dangling link is there, too */
+    assert_true(yk_exists(path)); /* a dangling link exists, too */
 }
 
 static void test_path_too_long(void **state)
@@ -178,41 +217,20 @@ static void test_cache_dir(void **state)
     assert_string_not_equal(e.hint, "");
 }
 
-static void test_size_text(void **state)
-{
-    (void)state;
-    char out[24];
-    assert_string_equal(yk_size_text(0, out), "0 B");
-    assert_string_equal(yk_size_text(999, out), "999 B");
-    assert_string_equal(yk_size_text(1000, out), "1.0 kB");
-    assert_string_equal(yk_size_text(47040016, out), "47.0 MB");
-    assert_string_equal(yk_size_text(UINT64_MAX, out), "18.4 EB");
-}
-
-static void test_count_text(void **state)
-{
-    (void)state;
-    char text[32];
-    assert_string_equal(yk_count_text(0, text), "0");
-    assert_string_equal(yk_count_text(999, text), "999");
-    assert_string_equal(yk_count_text(61100840, text), "61,100,840");
-    assert_string_equal(yk_count_text(UINT64_MAX, text), "18,446,744,073,709,551,615");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_count_text),
         cmocka_unit_test_setup_teardown(test_write_then_read, testdir_setup, testdir_teardown),
         cmocka_unit_test_setup_teardown(test_old_content_until_commit, testdir_setup,
                                         testdir_teardown),
         cmocka_unit_test_setup_teardown(test_open_fails_cleanly, testdir_setup, testdir_teardown),
         cmocka_unit_test_setup_teardown(test_short_write, testdir_setup, testdir_teardown),
+        cmocka_unit_test_setup_teardown(test_planted_links, testdir_setup, testdir_teardown),
+        cmocka_unit_test_setup_teardown(test_descriptors, testdir_setup, testdir_teardown),
         cmocka_unit_test_setup_teardown(test_read_is_bounded, testdir_setup, testdir_teardown),
         cmocka_unit_test_setup_teardown(test_mkdirs, testdir_setup, testdir_teardown),
         cmocka_unit_test(test_path_too_long),
         cmocka_unit_test(test_cache_dir),
-        cmocka_unit_test(test_size_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

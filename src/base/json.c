@@ -37,16 +37,28 @@ yk_code yk_json_load(const char *path, json_t **out, struct yk_error *e)
     return rc;
 }
 
-yk_code yk_json_save(const char *path, const json_t *value, struct yk_error *e)
+typedef yk_code (*writer)(const char *path, const void *bytes, size_t n, struct yk_error *e);
+
+static yk_code save(const char *path, const json_t *value, writer write, struct yk_error *e)
 {
     char *text = json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(DIGITS));
     if (text == NULL)
         return yk_fail_memory(e, 0);
     size_t n = strlen(text);
-    text[n] = '\n'; /* the terminator's place; the length is passed along */
-    yk_code rc = yk_file_write(path, text, n + 1, e);
+    text[n] = '\n'; /* replaces the terminator, since the length is passed along */
+    yk_code rc = write(path, text, n + 1, e);
     free(text);
     return rc;
+}
+
+yk_code yk_json_save(const char *path, const json_t *value, struct yk_error *e)
+{
+    return save(path, value, yk_file_write, e);
+}
+
+yk_code yk_json_keep(const char *path, const json_t *value, struct yk_error *e)
+{
+    return save(path, value, yk_file_keep, e);
 }
 
 json_t *yk_json_real(double v)

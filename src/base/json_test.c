@@ -1,4 +1,5 @@
-/* json_test.c - good objects come through, everything else is one YK_DATA sentence, and what is saved loads again. */
+/* json_test.c - valid objects are read, everything else is one YK_DATA sentence, and a saved object
+ * loads again. */
 #include "base/json.h"
 
 #include "base/file.h"

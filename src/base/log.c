@@ -1,10 +1,12 @@
-/* log.c - lines to stderr and to log.txt, and the progress line they share a terminal with; see log.h.
+/* log.c - lines for stderr and log.txt, and the progress line that shares the terminal; see log.h.
  *
- * Every line leaves in one write(2), so that lines of several threads and processes never mix. On a terminal the progress
- * line is the last one: a new line first wipes it ("\r", erase to end of line), then writes itself, then draws it again below.
- * Texts may quote what stood in a damaged file, so control characters are shown as '?' and can neither steer the terminal
- * nor break log.txt into false lines.
- * LIMITS: a line longer than LINE bytes is cut. A log file that cannot be written is said once and never stops anything. */
+ * Every line leaves in one write(2), so lines of several threads and processes never mix. On a
+ * terminal the progress line is the last one: a new line first wipes it ("\r", erase to end of
+ * line), then writes itself, then draws the progress line again below. A text may quote a damaged
+ * file, so control characters are shown as '?': they can neither control the terminal nor add lines
+ * to log.txt.
+ * LIMITS: a line longer than LINE bytes is cut. A log file that cannot be written causes one
+ * warning and stops nothing. */
 #include "base/log.h"
 
 #include "base/buf.h"
@@ -22,16 +24,16 @@
 enum { LINE = 2048, STATUS = 1024 };
 
 #define WIPE "\r\033[K"
-#define NOWRAP                                                                                     \
-    "\033[?7l" /* a status wider than the terminal is clipped, not folded: folded rows could not be wiped */
+/* A status wider than the terminal is clipped, not folded, because folded rows could not be
+ * wiped. */
+#define NOWRAP "\033[?7l"
 #define WRAP "\033[?7h"
 #define PLAIN "\033[0m"
-#define DIM "\033[2m"
 
-static const struct {
-    const char *name;   /* in the file */
-    const char *prefix; /* on stderr */
-    const char *color;  /* on a terminal; NULL for its own */
+static const struct level {
+    const char *name;   /* the level's name in the file */
+    const char *prefix; /* the start of a line on stderr */
+    const char *color;  /* on a terminal; NULL for the terminal's default */
 } levels[] = {
     [YK_DEBUG] = {"debug", "yoke: ", NULL},
     [YK_INFO] = {"info", "yoke: ", NULL},
@@ -40,13 +42,14 @@ static const struct {
 };
 
 struct yk_log {
-    pthread_mutex_t lock; /* everything below */
+    pthread_mutex_t lock; /* protects the fields below */
     enum yk_level least;
-    bool terminal, color;
+    bool terminal;
+    bool color;          /* a terminal, and NO_COLOR is not set */
     int file;            /* log.txt; -1 if there is none */
-    bool file_failed;    /* a write to it failed, and that has been said */
+    bool file_failed;    /* a write to the file failed, and the warning has been given */
     char status[STATUS]; /* the progress line as drawn; "" if there is none */
-    struct yk_buf out;   /* where a line is put together */
+    struct yk_buf out;   /* the line being built */
 };
 
 struct yk_log *yk_log_open(enum yk_level least)
@@ -89,7 +92,7 @@ yk_code yk_log_file(struct yk_log *log, const char *path, struct yk_error *e)
     return YK_OK;
 }
 
-/* What was put together goes out at once. Only a file's failure is told: there is nobody to tell about stderr's. */
+/* Writes `out` in one call and empties it. False if not all of it could be written. */
 static bool send_out(struct yk_buf *out, int fd)
 {
     ssize_t n;
@@ -107,19 +110,19 @@ static void draw_status(struct yk_log *log)
         yk_buf_format(&log->out, NOWRAP "%s" WRAP, log->status);
 }
 
-static void to_stderr(struct yk_log *log, const char *color, const char *prefix, const char *text)
+static void to_stderr(struct yk_log *log, const struct level *level, const char *text)
 {
     if (log->status[0] != '\0')
         yk_buf_text(&log->out, WIPE);
-    if (log->color && color != NULL)
-        yk_buf_format(&log->out, "%s%s%s" PLAIN "\n", color, prefix, text);
+    if (log->color && level->color != NULL)
+        yk_buf_format(&log->out, "%s%s%s" PLAIN "\n", level->color, level->prefix, text);
     else
-        yk_buf_format(&log->out, "%s%s\n", prefix, text);
+        yk_buf_format(&log->out, "%s%s\n", level->prefix, text);
     draw_status(log);
     send_out(&log->out, STDERR_FILENO);
 }
 
-static void to_file(struct yk_log *log, enum yk_level level, const char *prefix, const char *text)
+static void to_file(struct yk_log *log, enum yk_level level, const char *text)
 {
     if (log->file < 0)
         return;
@@ -129,56 +132,31 @@ static void to_file(struct yk_log *log, enum yk_level level, const char *prefix,
     clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &utc);
     strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &utc);
-    yk_buf_format(&log->out, "%s.%03ldZ %s %s%s\n", date, now.tv_nsec / 1000000, levels[level].name,
-                  prefix, text);
+    yk_buf_format(&log->out, "%s.%03ldZ %s %s\n", date, now.tv_nsec / 1000000, levels[level].name,
+                  text);
     if (!send_out(&log->out, log->file) && !log->file_failed) {
         log->file_failed = true;
-        to_stderr(log, levels[YK_WARN].color, levels[YK_WARN].prefix,
-                  "cannot write the log file; it will be incomplete");
+        to_stderr(log, &levels[YK_WARN], "cannot write the log file; it will be incomplete");
     }
-}
-
-static void clean(char *out, size_t size, const char *text)
-{
-    snprintf(out, size, "%s", text);
-    for (char *p = out; *p != '\0'; p++)
-        if ((unsigned char)*p < ' ' || *p == 127)
-            *p = '?';
-}
-
-static void write_line(struct yk_log *log, enum yk_level level, const char *text, const char *hint)
-{
-    char line[LINE], cure[LINE];
-    clean(line, sizeof line, text);
-    clean(cure, sizeof cure, hint);
-    pthread_mutex_lock(&log->lock);
-    if (level >= log->least) {
-        to_stderr(log, levels[level].color, levels[level].prefix, line);
-        if (cure[0] != '\0')
-            to_stderr(log, DIM, "hint: ", cure);
-    }
-    to_file(log, level, "", line);
-    if (cure[0] != '\0')
-        to_file(log, level, "hint: ", cure);
-    pthread_mutex_unlock(&log->lock);
 }
 
 void yk_log_line(struct yk_log *log, enum yk_level level, const char *fmt, ...)
 {
     if (log == NULL)
         return;
-    char text[LINE];
+    char line[LINE];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
-    write_line(log, level, text, "");
-}
-
-void yk_log_error(struct yk_log *log, enum yk_level level, const struct yk_error *e)
-{
-    if (log != NULL)
-        write_line(log, level, e->text, e->hint);
+    for (char *p = line; *p != '\0'; p++)
+        if ((unsigned char)*p < ' ' || *p == 127)
+            *p = '?';
+    pthread_mutex_lock(&log->lock);
+    if (level >= log->least)
+        to_stderr(log, &levels[level], line);
+    to_file(log, level, line);
+    pthread_mutex_unlock(&log->lock);
 }
 
 void yk_log_status(struct yk_log *log, const char *text)
@@ -198,9 +176,4 @@ void yk_log_status(struct yk_log *log, const char *text)
 bool yk_log_is_terminal(const struct yk_log *log)
 {
     return log != NULL && log->terminal;
-}
-
-bool yk_log_has_color(const struct yk_log *log)
-{
-    return log != NULL && log->color;
 }

@@ -1,5 +1,5 @@
-/* memory.c - how much memory there is to take; see memory.h. The kernel says it in small text files, whose size it gives as 0.
- * LIMITS: of control groups only the one that is mounted as the root is seen, as in a container. */
+/* memory.c - free memory, from the kernel's small text files; see memory.h.
+ * LIMITS: only the control group that is mounted as the root is seen, as in a container. */
 #include "base/memory.h"
 
 #include "base/file.h"
@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The number in a file that holds nothing else, or behind a word of it; UINT64_MAX if there is none ("max", say). */
+/* The number at the start of a file (`word` NULL) or after a word in it; UINT64_MAX if there is
+ * none, as where the file says "max". */
 static uint64_t number_in(const char *root, const char *name, const char *word)
 {
     char path[YK_PATH_MAX], text[1 << 14];
@@ -23,7 +24,8 @@ static uint64_t number_in(const char *root, const char *name, const char *word)
     return found ? v : UINT64_MAX;
 }
 
-uint64_t yk_memory_free_below(const char *root)
+/* The free memory by the files below the folder `root`, which is "" except in tests. */
+static uint64_t free_below(const char *root)
 {
     static const struct {
         const char *most, *used, *stat, *cached;
@@ -35,15 +37,15 @@ uint64_t yk_memory_free_below(const char *root)
          "total_inactive_file "},
     };
     uint64_t kib = number_in(root, "/proc/meminfo", "MemAvailable:");
-    uint64_t least =
-        kib < UINT64_MAX / 1024 ? kib * 1024 : (uint64_t)1 << 30; /* a guess where nobody tells */
+    /* 1 GB is a guess for kernels that do not say. */
+    uint64_t least = kib < UINT64_MAX / 1024 ? kib * 1024 : (uint64_t)1 << 30;
     for (size_t i = 0; i < sizeof LIMIT / sizeof LIMIT[0]; i++) {
         uint64_t most = number_in(root, LIMIT[i].most, NULL),
                  used = number_in(root, LIMIT[i].used, NULL);
         if (most == UINT64_MAX || used == UINT64_MAX)
             continue;
-        uint64_t cached = number_in(root, LIMIT[i].stat,
-                                    LIMIT[i].cached); /* counts as used, and is given up first */
+        /* The file cache counts as used, but the kernel gives it up first. */
+        uint64_t cached = number_in(root, LIMIT[i].stat, LIMIT[i].cached);
         used -= cached < used ? cached : 0;
         uint64_t left = most > used ? most - used : 0;
         least = left < least ? left : least;
@@ -53,5 +55,5 @@ uint64_t yk_memory_free_below(const char *root)
 
 uint64_t yk_memory_free(void)
 {
-    return yk_memory_free_below("");
+    return free_below("");
 }

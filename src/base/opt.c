@@ -1,5 +1,5 @@
-/* opt.c - sets, checks, saves and restores options described by a table; see opt.h. The command line and configuration files,
- * which both end in yk_opts_set, are in optread.c.
+/* opt.c - sets, checks, saves and restores options described by a table; see opt.h. The command
+ * line and configuration files, which both end in yk_opts_set, are in optread.c.
  * THREADS: options are set by one thread before work starts and only read afterwards. */
 #include "base/opt.h"
 
@@ -20,7 +20,7 @@ static bool is_text(const struct yk_opt *t)
     return t->type == YK_OPT_TEXT || t->type == YK_OPT_CHOICE;
 }
 
-yk_code yk_every_parse(const char *text, struct yk_every *out)
+static yk_code parse_every(const char *text, struct yk_every *out)
 {
     char *end;
     errno = 0;
@@ -49,7 +49,8 @@ bool yk_choice_has(const char *choices, const char *word)
     return false;
 }
 
-/* Optimal string alignment distance: insertions, deletions, substitutions and swaps of neighbours cost one each. */
+/* Optimal string alignment distance: insertions, deletions, substitutions and swaps of neighbours
+ * cost one each. */
 static unsigned distance(const char *a, const char *b)
 {
     enum { MOST = 32 };
@@ -79,8 +80,8 @@ static unsigned distance(const char *a, const char *b)
 const char *yk_nearest(const char *typed, const void *words, size_t n, size_t stride)
 {
     const char *best = NULL;
-    unsigned least =
-        (unsigned)strlen(typed) / 3 + 2; /* one slip in a short word, two in a longer one */
+    /* one slip in a short word, two in a longer one */
+    unsigned least = (unsigned)strlen(typed) / 3 + 2;
     for (size_t i = 0; i < n; i++) {
         const char *word = *(const char *const *)(const void *)((const char *)words + i * stride);
         unsigned d = distance(typed, word);
@@ -92,7 +93,8 @@ const char *yk_nearest(const char *typed, const void *words, size_t n, size_t st
     return best;
 }
 
-/* What JSON cannot say would be missing from config.json, and a resumed run would take the default instead. */
+/* A text that JSON cannot hold would be missing from config.json, and a resumed run would take the
+ * default instead. */
 static bool is_utf8(const char *text)
 {
     json_t *j = json_string(text);
@@ -140,7 +142,7 @@ static yk_code set_value(struct yk_opts *o, size_t i, const char *text, struct y
             *(double *)at = v;
         return rc;
     case YK_OPT_EVERY:
-        if (yk_every_parse(text, at) != YK_OK) {
+        if (parse_every(text, at) != YK_OK) {
             yk_fail(e, YK_USAGE, "--%s: '%.60s' is not an interval", t->name, text);
             yk_hint(e, "say 100 for steps, 20000ex for examples, 30s for seconds");
             return YK_USAGE;
@@ -246,16 +248,27 @@ yk_code yk_opts_set(struct yk_opts *o, const char *name, const char *text, enum 
     return rc;
 }
 
+const void *yk_opts_field(const struct yk_opts *o, const char *name)
+{
+    size_t i = find(o, name);
+    return i < o->n ? field(o, i) : NULL;
+}
+
 bool yk_opts_given(const struct yk_opts *o, const char *name)
 {
     size_t i = find(o, name);
     return i < o->n && o->given[i];
 }
 
-bool yk_opts_typed(const struct yk_opts *o, const char *name)
+enum yk_origin yk_opts_origin(const struct yk_opts *o, const char *name)
 {
     size_t i = find(o, name);
-    return i < o->n && o->given[i] && o->origin[i] >= YK_CONFIG_FILE;
+    return i < o->n && o->given[i] ? o->origin[i] : YK_BUILT_IN;
+}
+
+bool yk_opts_typed(const struct yk_opts *o, const char *name)
+{
+    return yk_opts_origin(o, name) >= YK_CONFIG_FILE;
 }
 
 bool yk_opts_any(const struct yk_opts *o, uint32_t flags, bool typed)
@@ -298,14 +311,14 @@ void yk_opt_text(const struct yk_opts *o, size_t i, char *out, size_t cap)
     }
 }
 
-json_t *yk_opts_json(const struct yk_opts *o, uint32_t verb)
+json_t *yk_opts_json(const struct yk_opts *o)
 {
     json_t *out = json_object();
     for (size_t i = 0; i < o->n; i++) {
         const struct yk_opt *t = &o->table[i];
         char number[64];
         const char *text = text_of(o, i, number);
-        if (!(t->verbs & verb) || (t->flags & YK_OPT_TRANSIENT) || text[0] == '\0')
+        if ((t->flags & YK_OPT_TRANSIENT) || text[0] == '\0')
             continue;
         json_t *v = t->type == YK_OPT_FLAG   ? json_boolean(*(const bool *)field(o, i))
                     : t->type == YK_OPT_INT  ? json_integer(*(const int64_t *)field(o, i))

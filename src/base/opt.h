@@ -1,11 +1,13 @@
 /* opt.h - options as data.
  *
- * One table describes every option: name, type, default, range, help, the verbs that take it and the field it fills. The
- * command line, configuration files, --help, the man page, shell completion and the config.json of a run all come from it.
- * This file is the mechanism; the table itself is train/options.c.
+ * Each verb of the program has one table of its options: name, type, default, range, help and the
+ * field that the option fills. The command line, configuration files, --help, the man page, shell
+ * completion and the config.json of a run all come from these tables. This file is the mechanism;
+ * the options of training are in train/options.c, those of the other verbs in cmd/.
  *
- * A value remembers its *origin*, and a weaker origin never overwrites a stronger one, so the order in which sources are
- * read does not matter: built in < the model's own < user's ini < ./yoke.ini < a resumed run < --config FILE < command line. */
+ * A value remembers its *origin*, and a weaker origin never overwrites a stronger one, so the order
+ * in which sources are read does not matter: built in < the model's own < the user's ini <
+ * ./yoke.ini < a resumed run < --config FILE < command line. */
 #ifndef YK_BASE_OPT_H
 #define YK_BASE_OPT_H
 
@@ -42,25 +44,33 @@ enum yk_origin {
 
 enum {
     YK_OPT_ON_RESUME = 1, /* may be changed when a run is resumed */
-    YK_OPT_TRANSIENT =
-        2, /* about this call, not about the run: not saved in config.json, not read from it */
-    YK_OPT_SHARED =
-        4, /* a result does not depend on it, or it is common to all verbs: listed last in help */
+    /* about this call, not about the run: neither saved in config.json nor read from it */
+    YK_OPT_TRANSIENT = 2,
+    /* does not change the result, or is common to most verbs: listed last in help */
+    YK_OPT_SHARED = 4,
     YK_OPT_STOP = 8, /* a stop rule: giving any on resume replaces all that the run had */
+    /* makes yoke contact other machines: refused in ./yoke.ini, which may be a stranger's */
+    YK_OPT_FAR = 16,
 };
 
 struct yk_opt {
     const char *name; /* without the dashes */
     char letter;      /* 'o' for -o; 0 for none */
     enum yk_opt_type type;
-    uint32_t verbs;      /* one bit per verb that takes it */
     size_t field;        /* offset in the values struct */
     const char *value;   /* default as a user would type it; NULL: unset (the model may have one) */
     double min, max;     /* for INT and REAL (and amounts of EVERY) */
     const char *choices; /* for CHOICE: "a|b|c" */
-    const char *meta;    /* what --help shows for the value: "N", "FILE" */
+    const char *meta;    /* name of the value in --help: "N", "FILE" */
     uint32_t flags;
     const char *help; /* one line, lowercase, no full stop */
+};
+
+/* The options of one verb. A list of all sets ends in NULL. */
+struct yk_opt_set {
+    const char *verb;
+    const struct yk_opt *table;
+    size_t n;
 };
 
 struct yk_opts {
@@ -77,45 +87,55 @@ void yk_opts_release(struct yk_opts *o); /* frees the texts in `values` too */
 yk_code yk_opts_copy(struct yk_opts *to, void *values, const struct yk_opts *from,
                      struct yk_error *e);
 
-/* Set one option from text, checking type and range; `name` without dashes. An unknown name is YK_USAGE with a suggestion. */
+/* Set one option from text, checking type and range; `name` is without dashes. An unknown name is
+ * YK_USAGE, with a suggestion. */
 yk_code yk_opts_set(struct yk_opts *o, const char *name, const char *text, enum yk_origin origin,
                     struct yk_error *e);
 
 bool yk_opts_given(const struct yk_opts *o, const char *name);
+/* The source of the value; YK_BUILT_IN if it is the default. */
+enum yk_origin yk_opts_origin(const struct yk_opts *o, const char *name);
 /* Was it given for this call: on the command line or in --config FILE? */
 bool yk_opts_typed(const struct yk_opts *o, const char *name);
 /* Was any option with one of these flags given? For this call, if `typed`. */
 bool yk_opts_any(const struct yk_opts *o, uint32_t flags, bool typed);
+/* The field of an option; NULL if the table has no such option. */
+const void *yk_opts_field(const struct yk_opts *o, const char *name);
 
-/* The arguments after the verb. Words that are no options go to `words` (at most `max`). */
-yk_code yk_opts_args(struct yk_opts *o, uint32_t verb, const char *verb_name, int argc,
-                     char *const *argv, const char **words, size_t max, size_t *n,
+/* The arguments after `verb`. Words that are no options go to `words` (at most `max`). `all` tells
+ * an option of another verb from a mistyped one. */
+yk_code yk_opts_args(struct yk_opts *o, const char *verb, const struct yk_opt_set *const *all,
+                     int argc, char *const *argv, const char **words, size_t max, size_t *n,
                      struct yk_error *e);
 
-/* A configuration file: `key = value`; [verb] sections hold for that verb, what stands before any section for all.
- * `verb_of` maps a section's name to its bit (0: no such verb). YK_USAGE names file and line. */
-yk_code yk_opts_ini(struct yk_opts *o, const char *path, uint32_t verb,
-                    uint32_t (*verb_of)(const char *name), enum yk_origin origin,
-                    struct yk_error *e);
-yk_code yk_opts_ini_text(struct yk_opts *o, const char *text, const char *what, uint32_t verb,
-                         uint32_t (*verb_of)(const char *name), enum yk_origin origin,
+/* A configuration file: `key = value`. A [verb] section holds for that verb, lines before any
+ * section for every verb that has the option. An entry that is wrong for any verb of `all` is
+ * YK_USAGE, which names file and line. */
+yk_code yk_opts_ini(struct yk_opts *o, const char *path, const char *verb,
+                    const struct yk_opt_set *const *all, enum yk_origin origin, struct yk_error *e);
+yk_code yk_opts_ini_text(struct yk_opts *o, const char *text, const char *what, const char *verb,
+                         const struct yk_opt_set *const *all, enum yk_origin origin,
                          struct yk_error *e);
 
-/* Everything a run should remember, and back. Values are JSON numbers, booleans and strings; unset ones are left out. */
-json_t *yk_opts_json(const struct yk_opts *o, uint32_t verb);
-/* Options that have one of the flags `but_not` are passed over. */
+/* The user's own file, and ./yoke.ini; both may be absent. */
+yk_code yk_opts_usual_inis(struct yk_opts *o, const char *verb, const struct yk_opt_set *const *all,
+                           struct yk_error *e);
+
+/* Everything that a run should remember, as JSON numbers, booleans and strings; unset options are
+ * left out. */
+json_t *yk_opts_json(const struct yk_opts *o);
+/* The way back. Options that have one of the flags `but_not` are passed over. */
 yk_code yk_opts_load(struct yk_opts *o, const json_t *saved, const char *what,
                      enum yk_origin origin, uint32_t but_not, struct yk_error *e);
 
 /* The value as a user would type it ("" if unset). */
 void yk_opt_text(const struct yk_opts *o, size_t i, char *out, size_t cap);
 
-/* The word of `words` (`n` of them, `stride` bytes apart, each starting with a char *) nearest to `typed`, or NULL if none is near. */
+/* The word nearest to `typed`, or NULL if none is near. `words` has `n` entries, `stride` bytes
+ * apart, each starting with a char *. */
 const char *yk_nearest(const char *typed, const void *words, size_t n, size_t stride);
 
 /* Does a|b|c hold `word`? */
 bool yk_choice_has(const char *choices, const char *word);
-
-yk_code yk_every_parse(const char *text, struct yk_every *out);
 
 #endif

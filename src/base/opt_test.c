@@ -1,4 +1,5 @@
-/* opt_test.c - options as values: types, ranges, who may overwrite whom, and the way through JSON and back, on a table of its own. */
+/* opt_test.c - options as values: types, ranges, who may overwrite whom, and the way through JSON
+ * and back, on a table of its own. */
 #include "base/opt.h"
 
 #include <math.h>
@@ -7,8 +8,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-enum { TRAIN = 1, EVAL = 2 };
 
 struct values {
     bool fast;
@@ -22,14 +21,13 @@ struct values {
 
 #define AT(f) offsetof(struct values, f)
 static const struct yk_opt TABLE[] = {
-    {"fast", 'f', YK_OPT_FLAG, TRAIN | EVAL, AT(fast), NULL, 0, 0, NULL, "", 0, "be quick"},
-    {"batch", 'b', YK_OPT_INT, TRAIN, AT(batch), "100", 1, 9e15, NULL, "N", 0, "examples a step"},
-    {"rate", 0, YK_OPT_REAL, TRAIN, AT(rate), NULL, 1e-12, 1e6, NULL, "X", 0, "learning rate"},
-    {"name", 0, YK_OPT_TEXT, TRAIN | EVAL, AT(name), NULL, 0, 0, NULL, "TEXT", 0, "a name"},
-    {"kind", 0, YK_OPT_CHOICE, TRAIN, AT(kind), "red", 0, 0, "red|green|blue", "KIND", 0, "a kind"},
-    {"every", 0, YK_OPT_EVERY, TRAIN, AT(every), "10s", 0, 0, NULL, "N", 0, "how often"},
-    {"folder", 0, YK_OPT_TEXT, TRAIN, AT(folder), NULL, 0, 0, NULL, "DIR", YK_OPT_TRANSIENT,
-     "where"},
+    {"fast", 'f', YK_OPT_FLAG, AT(fast), NULL, 0, 0, NULL, "", 0, "be quick"},
+    {"batch", 'b', YK_OPT_INT, AT(batch), "100", 1, 9e15, NULL, "N", 0, "examples a step"},
+    {"rate", 0, YK_OPT_REAL, AT(rate), NULL, 1e-12, 1e6, NULL, "X", 0, "learning rate"},
+    {"name", 0, YK_OPT_TEXT, AT(name), NULL, 0, 0, NULL, "TEXT", 0, "a name"},
+    {"kind", 0, YK_OPT_CHOICE, AT(kind), "red", 0, 0, "red|green|blue", "KIND", 0, "a kind"},
+    {"every", 0, YK_OPT_EVERY, AT(every), "10s", 0, 0, NULL, "N", 0, "how often"},
+    {"folder", 0, YK_OPT_TEXT, AT(folder), NULL, 0, 0, NULL, "DIR", YK_OPT_TRANSIENT, "where"},
 };
 enum { N = sizeof TABLE / sizeof TABLE[0] };
 
@@ -191,7 +189,8 @@ static void test_origins(void **state)
             assert_int_equal(yk_opts_set(&r.o, "batch", "11", ORDER[a], &r.e), YK_OK);
             assert_int_equal(yk_opts_set(&r.o, "batch", "22", ORDER[b], &r.e), YK_OK);
             assert_int_equal(r.v.batch, b >= a ? 22 : 11); /* of equals the later */
-            assert_int_equal(r.o.origin[1], ORDER[a > b ? a : b]);
+            assert_int_equal(yk_opts_origin(&r.o, "batch"), ORDER[a > b ? a : b]);
+            assert_int_equal(yk_opts_origin(&r.o, "rate"), YK_BUILT_IN);
             yk_opts_release(&r.o);
         }
 }
@@ -237,7 +236,9 @@ static void test_json_round_trip(void **state)
     assert_int_equal(set(&a, "every", "20000ex"), YK_OK);
     assert_int_equal(set(&a, "fast", "true"), YK_OK);
     assert_int_equal(set(&a, "folder", "/somewhere"), YK_OK);
-    json_t *j = yk_opts_json(&a.o, TRAIN);
+    assert_ptr_equal(yk_opts_field(&a.o, "folder"), &a.v.folder);
+    assert_null(yk_opts_field(&a.o, "file"));
+    json_t *j = yk_opts_json(&a.o);
     assert_true(json_is_true(json_object_get(j, "fast")));
     assert_true(json_is_integer(json_object_get(j, "batch")));
     assert_true(json_is_real(json_object_get(j, "rate")));
@@ -256,10 +257,6 @@ static void test_json_round_trip(void **state)
     assert_true(b.v.every.unit == YK_EXAMPLES && b.v.every.amount == 20000);
     assert_int_equal(b.o.origin[1], YK_RESUMED);
     free(text);
-    json_decref(j);
-    j = yk_opts_json(&a.o, EVAL); /* another verb has other options */
-    assert_null(json_object_get(j, "batch"));
-    assert_non_null(json_object_get(j, "name"));
     json_decref(j);
     yk_opts_release(&a.o);
     yk_opts_release(&b.o);
@@ -302,7 +299,7 @@ static void test_long(void **state)
     assert_int_equal(set(&a, "name", text), YK_OK);
     assert_int_equal(yk_opts_copy(&o, &v, &a.o, &a.e), YK_OK);
     assert_string_equal(v.name, text);
-    json_t *j = yk_opts_json(&o, TRAIN);
+    json_t *j = yk_opts_json(&o);
     assert_int_equal(yk_opts_load(&b.o, j, "config.json", YK_RESUMED, 0, &b.e), YK_OK);
     assert_string_equal(b.v.name, text);
     json_decref(j);

@@ -1,5 +1,8 @@
-/* optread.c - reads options from the command line and from configuration files (inih parses those); see opt.h.
- * LIMITS: a line of a configuration file has at most 190 characters, inih's limit less its line end; longer ones are refused. */
+/* optread.c - reads options from the command line and from configuration files (inih parses those);
+ * see opt.h. Both look at the tables of all verbs, so that an option of another verb is never taken
+ * for a mistyped one.
+ * LIMITS: a line of a configuration file has at most 190 characters, inih's limit less its line
+ * end; longer ones are refused. */
 #include "base/opt.h"
 
 #include "base/file.h"
@@ -11,49 +14,74 @@
 
 enum { LINE_MOST = 190, FILE_MOST = 1 << 20 };
 
-static const struct yk_opt *by_name(const struct yk_opts *o, const char *name, size_t n)
+static const struct yk_opt *by_name(const struct yk_opt *table, size_t rows, const char *name,
+                                    size_t n)
 {
-    for (size_t i = 0; i < o->n; i++)
-        if (strlen(o->table[i].name) == n && strncmp(o->table[i].name, name, n) == 0)
-            return &o->table[i];
+    for (size_t i = 0; i < rows; i++)
+        if (strlen(table[i].name) == n && strncmp(table[i].name, name, n) == 0)
+            return &table[i];
     return NULL;
 }
 
-static const struct yk_opt *by_letter(const struct yk_opts *o, char letter)
+static const struct yk_opt *by_letter(const struct yk_opt *table, size_t rows, char letter)
 {
-    for (size_t i = 0; i < o->n; i++)
-        if (o->table[i].letter != 0 && o->table[i].letter == letter)
-            return &o->table[i];
+    for (size_t i = 0; i < rows; i++)
+        if (table[i].letter != 0 && table[i].letter == letter)
+            return &table[i];
     return NULL;
 }
 
-/* Unknown, or known but not for this verb: suggest only what the verb takes. */
-static yk_code unknown(const struct yk_opts *o, uint32_t verb, const char *verb_name,
-                       const char *arg, bool exists, struct yk_error *e)
+/* The option of an argument that begins with a dash: --name, --name=value, -l or -lVALUE. */
+static const struct yk_opt *by_argument(const struct yk_opt *table, size_t rows, const char *arg)
+{
+    if (arg[1] == '-')
+        return by_name(table, rows, arg + 2, strcspn(arg + 2, "="));
+    const struct yk_opt *t = by_letter(table, rows, arg[1]);
+    return t != NULL && t->type == YK_OPT_FLAG && arg[2] != '\0' ? NULL : t;
+}
+
+/* The first verb that has the option `name`. */
+static const struct yk_opt *of_any_verb(const struct yk_opt_set *const *all, const char *name)
+{
+    const struct yk_opt *t = NULL;
+    for (; *all != NULL && t == NULL; all++)
+        t = by_name((*all)->table, (*all)->n, name, strlen(name));
+    return t;
+}
+
+/* An argument that is no option of this verb. Only options of this verb are suggested. */
+static yk_code unknown(const struct yk_opts *o, const char *verb,
+                       const struct yk_opt_set *const *all, const char *arg, struct yk_error *e)
 {
     char name[64];
+    const char *near = NULL;
+    bool elsewhere = false;
+    for (; *all != NULL && !elsewhere; all++)
+        elsewhere = by_argument((*all)->table, (*all)->n, arg) != NULL;
     snprintf(name, sizeof name, "%.*s", (int)strcspn(arg, "="), arg);
-    if (exists)
-        yk_fail(e, YK_USAGE, "'yoke %s' takes no option '%s'", verb_name, name);
+    if (elsewhere)
+        yk_fail(e, YK_USAGE, "'yoke %s' takes no option '%s'", verb, name);
     else
         yk_fail(e, YK_USAGE, "unknown option '%s'", name);
-    const char *words[128];
-    size_t n = 0;
-    for (size_t i = 0; i < o->n && n < 128; i++)
-        if (o->table[i].verbs & verb)
-            words[n++] = o->table[i].name;
-    const char *near = exists || strncmp(name, "--", 2) != 0
-                           ? NULL
-                           : yk_nearest(name + 2, words, n, sizeof words[0]);
+    if (!elsewhere && strncmp(name, "--", 2) == 0)
+        near = yk_nearest(name + 2, o->table, o->n, sizeof *o->table);
     if (near != NULL)
         yk_hint(e, "did you mean '--%s'?", near);
     else
-        yk_hint(e, "'yoke help %s' lists the options", verb_name);
+        yk_hint(e, "'yoke help %s' lists the options", verb);
     return YK_USAGE;
 }
 
-yk_code yk_opts_args(struct yk_opts *o, uint32_t verb, const char *verb_name, int argc,
-                     char *const *argv, const char **words, size_t max, size_t *n,
+/* Is this argument an option, and so not the value of the one before? */
+static bool is_option(const struct yk_opt_set *const *all, const char *arg)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(arg, "="), arg);
+    return strncmp(name, "--", 2) == 0 && of_any_verb(all, name + 2) != NULL;
+}
+
+yk_code yk_opts_args(struct yk_opts *o, const char *verb, const struct yk_opt_set *const *all,
+                     int argc, char *const *argv, const char **words, size_t max, size_t *n,
                      struct yk_error *e)
 {
     bool only_words = false;
@@ -62,9 +90,8 @@ yk_code yk_opts_args(struct yk_opts *o, uint32_t verb, const char *verb_name, in
         const char *arg = argv[i];
         if (only_words || arg[0] != '-' || arg[1] == '\0') {
             if (*n == max) {
-                yk_fail(e, YK_USAGE, "'yoke %s' does not know what to do with '%.60s'", verb_name,
-                        arg);
-                yk_hint(e, "'yoke help %s' shows how it is called", verb_name);
+                yk_fail(e, YK_USAGE, "'yoke %s' does not know what to do with '%.60s'", verb, arg);
+                yk_hint(e, "'yoke help %s' shows how it is called", verb);
                 return YK_USAGE;
             }
             words[(*n)++] = arg;
@@ -74,26 +101,18 @@ yk_code yk_opts_args(struct yk_opts *o, uint32_t verb, const char *verb_name, in
             only_words = true;
             continue;
         }
-        const struct yk_opt *t;
+        const struct yk_opt *t = by_argument(o->table, o->n, arg);
+        if (t == NULL)
+            return unknown(o, verb, all, arg, e);
         const char *value = NULL;
-        if (arg[1] == '-') {
-            size_t len = strcspn(arg + 2, "=");
-            t = by_name(o, arg + 2, len);
-            value = arg[2 + len] == '=' ? arg + 3 + len : NULL;
-        } else {
-            t = by_letter(o, arg[1]);
-            value = arg[2] != '\0' ? arg + 2 : NULL; /* -b60 */
-            if (t != NULL && t->type == YK_OPT_FLAG && value != NULL)
-                t = NULL;
-        }
-        if (t == NULL || !(t->verbs & verb))
-            return unknown(o, verb, verb_name, arg, t != NULL, e);
+        if (arg[1] == '-' && strchr(arg, '=') != NULL)
+            value = strchr(arg, '=') + 1;
+        else if (arg[1] != '-' && arg[2] != '\0')
+            value = arg + 2; /* -b60 */
         if (t->type == YK_OPT_FLAG) {
             value = value ? value : "true";
         } else if (value == NULL) {
-            bool option_next = i + 1 < argc && strncmp(argv[i + 1], "--", 2) == 0 &&
-                               by_name(o, argv[i + 1] + 2, strcspn(argv[i + 1] + 2, "="));
-            if (i + 1 == argc || option_next)
+            if (i + 1 == argc || is_option(all, argv[i + 1]))
                 return yk_fail(e, YK_USAGE, "--%s needs a value: --%s %s", t->name, t->name,
                                t->meta);
             value = argv[++i];
@@ -105,18 +124,35 @@ yk_code yk_opts_args(struct yk_opts *o, uint32_t verb, const char *verb_name, in
     return YK_OK;
 }
 
+/* A key that no verb has. */
+static yk_code unknown_key(const struct yk_opt_set *const *all, const char *name,
+                           struct yk_error *e)
+{
+    const char *words[512];
+    size_t n = 0;
+    for (; *all != NULL; all++)
+        for (size_t i = 0; i < (*all)->n && n < sizeof words / sizeof words[0]; i++)
+            words[n++] = (*all)->table[i].name;
+    const char *near = yk_nearest(name, words, n, sizeof words[0]);
+    yk_fail(e, YK_USAGE, "unknown option '--%.60s'", name);
+    if (near != NULL)
+        yk_hint(e, "did you mean '--%s'?", near);
+    return YK_USAGE;
+}
+
 struct reading {
     struct yk_opts *o;
-    const char *at; /* what is left of the text */
-    int line;       /* the one handed out last, from 1 */
-    uint32_t verb;
-    uint32_t (*verb_of)(const char *name);
+    const char *at; /* the text that has not been read yet */
+    int line;       /* the line handed out last, from 1 */
+    const char *verb;
+    const struct yk_opt_set *const *all;
     enum yk_origin origin;
     yk_code rc; /* of the first bad entry */
     struct yk_error error;
 };
 
-/* inih's reader: the next line (none is longer than it takes), or the end after a bad entry: inih itself would go on. */
+/* inih's reader: the next line, none of which is longer than inih takes. After a bad entry the text
+ * ends, because inih itself would go on. */
 static char *next_line(char *out, int size, void *arg)
 {
     struct reading *r = arg;
@@ -131,25 +167,42 @@ static char *next_line(char *out, int size, void *arg)
     return out;
 }
 
-/* inih calls this for every `name = value`; 0 makes it report the line, if no line before was bad. */
+/* inih calls this for every `name = value`; 0 makes it report the line, if no line before was
+ * bad. */
 static int entry(void *arg, const char *section, const char *name, const char *value)
 {
     struct reading *r = arg;
-    uint32_t verbs = section[0] == '\0' ? ~0u : r->verb_of(section);
-    const struct yk_opt *t = by_name(r->o, name, strlen(name));
-    if (verbs == 0)
+    const struct yk_opt_set *const *set = r->all;
+    while (*set != NULL && strcmp((*set)->verb, section) != 0)
+        set++;
+    bool for_all = section[0] == '\0';
+    const struct yk_opt *t = of_any_verb(r->all, name);
+    if (!for_all && *set == NULL) {
         r->rc = yk_fail(&r->error, YK_USAGE, "[%.40s] is not a verb", section);
-    else if (t != NULL && !(t->verbs & verbs))
+    } else if (!for_all && t != NULL &&
+               by_name((*set)->table, (*set)->n, name, strlen(name)) == NULL) {
         r->rc = yk_fail(&r->error, YK_USAGE, "'yoke %.40s' takes no option '%.60s'", section, name);
-    else if (t != NULL && (t->flags & YK_OPT_TRANSIENT))
+    } else if (t != NULL && (t->flags & YK_OPT_TRANSIENT)) {
         r->rc = yk_fail(&r->error, YK_USAGE, "'%.60s' belongs on the command line", name);
-    else if (t == NULL || (verbs & t->verbs & r->verb))
+    } else if (t != NULL && (t->flags & YK_OPT_FAR) && r->origin == YK_LOCAL_INI) {
+        r->rc = yk_fail(
+            &r->error, YK_USAGE,
+            "'%.60s' is refused in ./yoke.ini, because it makes yoke contact other machines", name);
+        yk_hint(
+            &r->error,
+            "give it as --%.60s, in a --config FILE, or in your own file, ~/.config/yoke/yoke.ini",
+            name);
+    } else if (t == NULL) {
+        r->rc = unknown_key(r->all, name, &r->error);
+    } else if ((for_all || strcmp(section, r->verb) == 0) &&
+               by_name(r->o->table, r->o->n, name, strlen(name)) != NULL) {
         r->rc = yk_opts_set(r->o, name, value, r->origin, &r->error);
+    }
     return r->rc == YK_OK;
 }
 
-yk_code yk_opts_ini_text(struct yk_opts *o, const char *text, const char *what, uint32_t verb,
-                         uint32_t (*verb_of)(const char *name), enum yk_origin origin,
+yk_code yk_opts_ini_text(struct yk_opts *o, const char *text, const char *what, const char *verb,
+                         const struct yk_opt_set *const *all, enum yk_origin origin,
                          struct yk_error *e)
 {
     int line = 1;
@@ -160,7 +213,7 @@ yk_code yk_opts_ini_text(struct yk_opts *o, const char *text, const char *what, 
                            LINE_MOST);
         p += len + (p[len] == '\n');
     }
-    struct reading r = {.o = o, .at = text, .verb = verb, .verb_of = verb_of, .origin = origin};
+    struct reading r = {.o = o, .at = text, .verb = verb, .all = all, .origin = origin};
     int bad = ini_parse_stream(next_line, &r, entry, &r);
     if (bad == 0)
         return YK_OK;
@@ -173,19 +226,36 @@ yk_code yk_opts_ini_text(struct yk_opts *o, const char *text, const char *what, 
     return YK_USAGE;
 }
 
-yk_code yk_opts_ini(struct yk_opts *o, const char *path, uint32_t verb,
-                    uint32_t (*verb_of)(const char *name), enum yk_origin origin,
-                    struct yk_error *e)
+yk_code yk_opts_ini(struct yk_opts *o, const char *path, const char *verb,
+                    const struct yk_opt_set *const *all, enum yk_origin origin, struct yk_error *e)
 {
     char *text;
     size_t n;
     yk_code rc = yk_file_read(path, FILE_MOST, &text, &n, e);
     if (rc != YK_OK)
-        return YK_USAGE; /* a configuration that cannot be read is a mistake in the call, not in the data */
+        /* a configuration that cannot be read is a mistake in the call, not in the data */
+        return YK_USAGE;
     if (strlen(text) != n)
         rc = yk_fail(e, YK_USAGE, "'%s' is not text", path);
     else
-        rc = yk_opts_ini_text(o, text, path, verb, verb_of, origin, e);
+        rc = yk_opts_ini_text(o, text, path, verb, all, origin, e);
     free(text);
+    return rc;
+}
+
+yk_code yk_opts_usual_inis(struct yk_opts *o, const char *verb, const struct yk_opt_set *const *all,
+                           struct yk_error *e)
+{
+    const char *xdg = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+    char user[YK_PATH_MAX] = "";
+    yk_code rc = YK_OK;
+    if (xdg != NULL && xdg[0] == '/')
+        rc = yk_path(user, e, "%s/yoke/yoke.ini", xdg);
+    else if (home != NULL && home[0] != '\0')
+        rc = yk_path(user, e, "%s/.config/yoke/yoke.ini", home);
+    if (rc == YK_OK && user[0] != '\0' && yk_exists(user))
+        rc = yk_opts_ini(o, user, verb, all, YK_USER_INI, e);
+    if (rc == YK_OK && yk_exists("yoke.ini"))
+        rc = yk_opts_ini(o, "yoke.ini", verb, all, YK_LOCAL_INI, e);
     return rc;
 }

@@ -1,5 +1,5 @@
-/* optread_test.c - command lines and configuration files: which words are options, whose they are, and the sentence for what is
- * neither. */
+/* optread_test.c - command lines and configuration files: which words are options, whose they are,
+ * and the sentence for what is neither. */
 #include "base/opt.h"
 
 #include "base/file.h"
@@ -11,29 +11,31 @@
 
 #include <cmocka.h>
 
-enum { TRAIN = 1, EVAL = 2 };
-
 struct values {
     bool json;
     int64_t batch;
     double rate;
     char *data;
     char *run;
+    char *hosts;
 };
 
 #define AT(f) offsetof(struct values, f)
-static const struct yk_opt TABLE[] = {
-    {"json", 'j', YK_OPT_FLAG, TRAIN | EVAL, AT(json), NULL, 0, 0, NULL, "", 0, "as JSON"},
-    {"batch", 'b', YK_OPT_INT, TRAIN, AT(batch), "100", 1, 1000, NULL, "N", 0, "examples a step"},
-    {"rate", 0, YK_OPT_REAL, TRAIN, AT(rate), NULL, -10, 10, NULL, "X", 0, "learning rate"},
-    {"data", 0, YK_OPT_TEXT, TRAIN | EVAL, AT(data), NULL, 0, 0, NULL, "DATA", 0, "what to learn"},
-    {"run", 'r', YK_OPT_TEXT, TRAIN, AT(run), NULL, 0, 0, NULL, "DIR", YK_OPT_TRANSIENT, "where"},
+static const struct yk_opt TRAIN_TABLE[] = {
+    {"json", 'j', YK_OPT_FLAG, AT(json), NULL, 0, 0, NULL, "", 0, "as JSON"},
+    {"batch", 'b', YK_OPT_INT, AT(batch), "100", 1, 1000, NULL, "N", 0, "examples a step"},
+    {"rate", 0, YK_OPT_REAL, AT(rate), NULL, -10, 10, NULL, "X", 0, "learning rate"},
+    {"data", 0, YK_OPT_TEXT, AT(data), NULL, 0, 0, NULL, "DATA", 0, "what to learn"},
+    {"run", 'r', YK_OPT_TEXT, AT(run), NULL, 0, 0, NULL, "DIR", YK_OPT_TRANSIENT, "where"},
+    {"hosts", 0, YK_OPT_TEXT, AT(hosts), NULL, 0, 0, NULL, "LIST", YK_OPT_FAR, "on whom"},
 };
-
-static uint32_t verb_of(const char *name)
-{
-    return strcmp(name, "train") == 0 ? TRAIN : strcmp(name, "eval") == 0 ? EVAL : 0;
-}
+static const struct yk_opt EVAL_TABLE[] = {
+    {"json", 'j', YK_OPT_FLAG, AT(json), NULL, 0, 0, NULL, "", 0, "as JSON"},
+    {"data", 0, YK_OPT_TEXT, AT(data), NULL, 0, 0, NULL, "DATA", 0, "what to learn"},
+};
+static const struct yk_opt_set SET[] = {{"train", TRAIN_TABLE, 6}, {"eval", EVAL_TABLE, 2}};
+static const struct yk_opt_set *const ALL[] = {&SET[0], &SET[1], NULL};
+enum verb { TRAIN, EVAL };
 
 struct rig {
     struct yk_opts o;
@@ -43,15 +45,20 @@ struct rig {
     struct yk_error e;
 };
 
-static void rig_open(struct rig *r)
+static void rig_open_for(struct rig *r, enum verb verb)
 {
     memset(r, 0, sizeof *r);
-    assert_int_equal(yk_opts_init(&r->o, TABLE, sizeof TABLE / sizeof TABLE[0], &r->v, &r->e),
-                     YK_OK);
+    assert_int_equal(yk_opts_init(&r->o, SET[verb].table, SET[verb].n, &r->v, &r->e), YK_OK);
 }
 
-/* A fresh set of options, told `line` (words separated by one blank; '_' stands for an empty one). */
-static yk_code args(struct rig *r, uint32_t verb, const char *line)
+static void rig_open(struct rig *r)
+{
+    rig_open_for(r, TRAIN);
+}
+
+/* A fresh set of options, told `line` (words separated by one blank; '_' stands for an empty
+ * one). */
+static yk_code args(struct rig *r, enum verb verb, const char *line)
 {
     char copy[256], *argv[16];
     int argc = 0;
@@ -61,9 +68,8 @@ static yk_code args(struct rig *r, uint32_t verb, const char *line)
         assert_non_null(argv[argc++]);
     }
     yk_opts_release(&r->o);
-    rig_open(r);
-    yk_code rc = yk_opts_args(&r->o, verb, verb == TRAIN ? "train" : "eval", argc, argv, r->words,
-                              2, &r->n, &r->e);
+    rig_open_for(r, verb);
+    yk_code rc = yk_opts_args(&r->o, SET[verb].verb, ALL, argc, argv, r->words, 2, &r->n, &r->e);
     static char word[2][64];
     for (size_t i = 0; rc == YK_OK && i < r->n; i++) {
         snprintf(word[i], sizeof word[i], "%s", r->words[i]);
@@ -117,12 +123,13 @@ static void test_command_line_refuses(void **state)
 {
     (void)state;
     static const struct {
-        uint32_t verb;
+        enum verb verb;
         const char *line, *text, *hint;
     } BAD[] = {
         {TRAIN, "--bach 10", "unknown option '--bach'", "did you mean '--batch'?"},
         {TRAIN, "--bach=10", "unknown option '--bach'", "did you mean '--batch'?"},
         {TRAIN, "--xyzzyx", "unknown option '--xyzzyx'", "'yoke help train' lists the options"},
+        {EVAL, "--data --batch", "--data needs a value", ""}, /* another verb's option */
         {EVAL, "--batch 10", "'yoke eval' takes no option '--batch'", "'yoke help eval'"},
         {EVAL, "--bach 10", "unknown option '--bach'",
          "'yoke help eval'"}, /* never what the verb does not take */
@@ -156,7 +163,7 @@ static yk_code ini(struct rig *r, const char *text)
 {
     yk_opts_release(&r->o);
     rig_open(r);
-    return yk_opts_ini_text(&r->o, text, "yoke.ini", TRAIN, verb_of, YK_LOCAL_INI, &r->e);
+    return yk_opts_ini_text(&r->o, text, "yoke.ini", "train", ALL, YK_LOCAL_INI, &r->e);
 }
 
 static void test_ini(void **state)
@@ -187,17 +194,44 @@ static void test_ini(void **state)
     rig_open(&r);
     assert_int_equal(yk_opts_set(&r.o, "batch", "77", YK_COMMAND_LINE, &r.e), YK_OK);
     assert_int_equal(
-        yk_opts_ini_text(&r.o, "batch = 10\nrate = 2\n", "x", TRAIN, verb_of, YK_USER_INI, &r.e),
+        yk_opts_ini_text(&r.o, "batch = 10\nrate = 2\n", "x", "train", ALL, YK_USER_INI, &r.e),
         YK_OK);
     assert_true(r.v.batch == 77 && r.v.rate == 2);
     yk_opts_release(&r.o);
 
-    /* an option of other verbs only, outside of sections, is somebody else's business */
-    rig_open(&r);
+    /* an option of other verbs only, outside of sections, is not this verb's business */
+    rig_open_for(&r, EVAL);
     assert_int_equal(
-        yk_opts_ini_text(&r.o, "batch = 10\ndata = x\n", "x", EVAL, verb_of, YK_USER_INI, &r.e),
+        yk_opts_ini_text(&r.o, "batch = 10\ndata = x\n", "x", "eval", ALL, YK_USER_INI, &r.e),
         YK_OK);
-    assert_true(r.v.batch == 100 && strcmp(r.v.data, "x") == 0);
+    assert_true(r.v.batch == 0 && strcmp(r.v.data, "x") == 0);
+    yk_opts_release(&r.o);
+}
+
+/* Who stands in a folder has not chosen the hosts that its file names; whoever wrote the other
+ * files has. */
+static void test_ini_of_the_folder_names_no_hosts(void **state)
+{
+    (void)state;
+    static const enum yk_origin FINE[] = {YK_USER_INI, YK_CONFIG_FILE};
+    struct rig r;
+    rig_open(&r);
+    for (int i = 0; i < 2; i++) {
+        const char *text =
+            i == 0 ? "batch = 7\nhosts = evil.example\n" : "\n[train]\nhosts = a,b\n";
+        assert_int_equal(ini(&r, text), YK_USAGE);
+        assert_non_null(strstr(r.e.text, i == 0 ? "'yoke.ini' line 2: 'hosts' is refused"
+                                                : "'yoke.ini' line 3: 'hosts' is refused"));
+        assert_non_null(strstr(r.e.hint, "--hosts"));
+        assert_null(r.v.hosts);
+    }
+    for (int i = 0; i < 2; i++) {
+        yk_opts_release(&r.o);
+        rig_open(&r);
+        assert_int_equal(yk_opts_ini_text(&r.o, "hosts = a,b\n", "x", "train", ALL, FINE[i], &r.e),
+                         YK_OK);
+        assert_string_equal(r.v.hosts, "a,b");
+    }
     yk_opts_release(&r.o);
 }
 
@@ -219,7 +253,8 @@ static void test_ini_refuses(void **state)
         {"run = out\n", "line 1: 'run' belongs on the command line", ""},
         {"[train]\nrun = out\n", "line 2: 'run' belongs on the command line", ""},
         {"json = perhaps", "line 1: --json: 'perhaps'", ""},
-        /* of several mistakes the first is told, with its own line, and good lines after it do not hide it */
+        /* of several mistakes the first is told, with its own line, and good lines after it do not
+         * hide it */
         {"batch = x\nrate = 1\n", "line 1: --batch: 'x' is not a whole number", ""},
         {"batch = x\nbach = 1\n", "line 1: --batch: 'x' is not a whole number", ""},
         {"rate = 1\n[tran]\nbatch = 2\n[train]\nbatch = 3\n", "line 3: [tran] is not a verb", ""},
@@ -265,28 +300,78 @@ static void test_ini_file(void **state)
     struct rig r;
     rig_open(&r);
     assert_int_equal(yk_path(path, NULL, "%s/my.ini", (char *)*state), YK_OK);
-    assert_int_equal(yk_opts_ini(&r.o, path, TRAIN, verb_of, YK_CONFIG_FILE, &r.e),
+    assert_int_equal(yk_opts_ini(&r.o, path, "train", ALL, YK_CONFIG_FILE, &r.e),
                      YK_USAGE); /* named, but not there */
     assert_non_null(strstr(r.e.text, path));
     assert_int_equal(yk_file_write(path, "[train]\nbatch = 12\n", 19, NULL), YK_OK);
-    assert_int_equal(yk_opts_ini(&r.o, path, TRAIN, verb_of, YK_CONFIG_FILE, &r.e), YK_OK);
+    assert_int_equal(yk_opts_ini(&r.o, path, "train", ALL, YK_CONFIG_FILE, &r.e), YK_OK);
     assert_int_equal(r.v.batch, 12);
     assert_int_equal(r.o.origin[1], YK_CONFIG_FILE);
     assert_int_equal(yk_file_write(path, "batch = 1\n\0rate = 1\n", 20, NULL), YK_OK);
-    assert_int_equal(yk_opts_ini(&r.o, path, TRAIN, verb_of, YK_CONFIG_FILE, &r.e), YK_USAGE);
+    assert_int_equal(yk_opts_ini(&r.o, path, "train", ALL, YK_CONFIG_FILE, &r.e), YK_USAGE);
     assert_non_null(strstr(r.e.text, "is not text"));
-    assert_int_equal(yk_opts_ini(&r.o, *state, TRAIN, verb_of, YK_CONFIG_FILE, &r.e),
+    assert_int_equal(yk_opts_ini(&r.o, *state, "train", ALL, YK_CONFIG_FILE, &r.e),
                      YK_USAGE); /* a folder */
     yk_opts_release(&r.o);
+}
+
+static void put(const char *path, const char *text)
+{
+    assert_int_equal(yk_file_write(path, text, strlen(text), NULL), YK_OK);
+}
+
+static void test_usual_inis(void **state)
+{
+    char old[YK_PATH_MAX], folder[YK_PATH_MAX];
+    struct rig r;
+    assert_non_null(getcwd(old, sizeof old));
+    assert_int_equal(chdir(*state), 0);
+    assert_int_equal(yk_path(folder, NULL, "%s/config", (char *)*state), YK_OK);
+    assert_int_equal(setenv("XDG_CONFIG_HOME", folder, 1), 0);
+    rig_open(&r);
+    assert_int_equal(yk_opts_usual_inis(&r.o, "train", ALL, &r.e), YK_OK); /* neither is there */
+    yk_opts_release(&r.o);
+
+    assert_int_equal(yk_mkdirs("config/yoke", NULL), YK_OK);
+    put("config/yoke/yoke.ini", "batch = 1\nrate = 1\nhosts = a\n");
+    put("yoke.ini", "batch = 2\nrate = 2\n[eval]\ndata = x\n");
+    put("my.ini", "[train]\nbatch = 3\n");
+    rig_open(&r);
+    assert_int_equal(yk_opts_ini(&r.o, "my.ini", "train", ALL, YK_CONFIG_FILE, &r.e), YK_OK);
+    assert_int_equal(yk_opts_usual_inis(&r.o, "train", ALL, &r.e), YK_OK);
+    assert_true(r.v.batch == 3 && r.v.rate == 2 && r.v.data == NULL);
+    assert_string_equal(r.v.hosts, "a");
+    yk_opts_release(&r.o);
+
+    put("yoke.ini", "batch = 2\nbach = 2\n");
+    rig_open_for(&r, EVAL);
+    assert_int_equal(yk_opts_usual_inis(&r.o, "eval", ALL, &r.e),
+                     YK_USAGE); /* a mistake is one for every verb */
+    assert_non_null(strstr(r.e.text, "'yoke.ini' line 2"));
+    assert_string_equal(r.e.hint, "did you mean '--batch'?");
+    yk_opts_release(&r.o);
+
+    assert_int_equal(unsetenv("XDG_CONFIG_HOME"), 0); /* then below HOME */
+    assert_int_equal(setenv("HOME", *state, 1), 0);
+    assert_int_equal(yk_mkdirs(".config/yoke", NULL), YK_OK);
+    put(".config/yoke/yoke.ini", "batch = 5\n");
+    put("yoke.ini", "");
+    rig_open(&r);
+    assert_int_equal(yk_opts_usual_inis(&r.o, "train", ALL, &r.e), YK_OK);
+    assert_int_equal(r.v.batch, 5);
+    yk_opts_release(&r.o);
+    assert_int_equal(chdir(old), 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_usual_inis, testdir_setup, testdir_teardown),
         cmocka_unit_test(test_command_line),
         cmocka_unit_test(test_command_line_refuses),
         cmocka_unit_test(test_ini),
         cmocka_unit_test(test_ini_refuses),
+        cmocka_unit_test(test_ini_of_the_folder_names_no_hosts),
         cmocka_unit_test(test_long_lines),
         cmocka_unit_test_setup_teardown(test_ini_file, testdir_setup, testdir_teardown),
     };

@@ -1,19 +1,20 @@
-/* pb.c - protobuf wire format, writing. A message is a sequence of fields, each a key and a payload:
+/* pb.c - protobuf wire format, writing. A message is a sequence of fields, each a key and a
+ * payload:
  *
  *     key     varint   field << 3 | wire type
  *     type 0  varint   7 bits a byte, least significant first, bit 7 set on all but the last byte
  *     type 1  8 bytes  little-endian (double)
- *     type 2  varint length, then so many bytes (bytes, text, nested message)
+ *     type 2  varint   length, then that number of bytes (bytes, text, nested message)
  *     type 5  4 bytes  little-endian (float)
  *
- * Fields are written even if they hold their default value, which every reader accepts. A negative int64 goes in as its
- * two's complement, ten bytes long. */
+ * Fields are written even if they hold their default value, which every reader accepts. A negative
+ * int64 is written as its two's complement, ten bytes long. */
 #include "base/pb.h"
 
 #include <string.h>
 
 enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
-enum { VARINT_MAX = 10 }; /* bytes of the longest one */
+enum { VARINT_MAX = 10 }; /* bytes of the longest varint */
 
 static size_t put_varint(uint8_t *out, uint64_t v)
 {
@@ -64,12 +65,17 @@ void yk_pb_float(struct yk_buf *b, unsigned field, float v)
     yk_buf_add(b, out, n);
 }
 
-void yk_pb_bytes(struct yk_buf *b, unsigned field, const void *bytes, size_t n)
+void yk_pb_open(struct yk_buf *b, unsigned field, uint64_t n)
 {
     uint8_t out[2 * VARINT_MAX];
     size_t k = put_key(out, field, BYTES);
     k += put_varint(out + k, n);
     yk_buf_add(b, out, k);
+}
+
+void yk_pb_bytes(struct yk_buf *b, unsigned field, const void *bytes, size_t n)
+{
+    yk_pb_open(b, field, n);
     yk_buf_add(b, bytes, n);
 }
 
@@ -78,9 +84,8 @@ void yk_pb_text(struct yk_buf *b, unsigned field, const char *text)
     yk_pb_bytes(b, field, text, strlen(text));
 }
 
-/* A nested buffer that ran out of memory must not pass for a whole one. */
 void yk_pb_message(struct yk_buf *b, unsigned field, const struct yk_buf *inner)
 {
     yk_pb_bytes(b, field, inner->data, inner->len);
-    b->failed |= inner->failed;
+    b->failed |= inner->failed; /* a nested buffer that ran out of memory is incomplete */
 }

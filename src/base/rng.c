@@ -1,4 +1,5 @@
-/* rng.c - keyed random streams; see rng.h. xoshiro256++ and splitmix64 are public-domain algorithms by Blackman and Vigna. */
+/* rng.c - keyed random streams; see rng.h. xoshiro256++ and splitmix64 are public-domain algorithms
+ * by Blackman and Vigna. */
 #include "base/rng.h"
 
 static uint64_t splitmix(uint64_t *x)
@@ -13,8 +14,8 @@ void yk_rng_init(struct yk_rng *r, uint64_t seed, uint64_t a, uint64_t b, uint64
 {
     const uint64_t key[4] = {seed, a, b, c};
     uint64_t x = 0;
-    for (int i = 0; i < 4;
-         i++) { /* each part is mixed in fully, so (1,0) and (0,1) are unrelated streams */
+    /* Each part is mixed in fully, so (1,0) and (0,1) are unrelated streams. */
+    for (int i = 0; i < 4; i++) {
         x ^= key[i];
         x = splitmix(&x);
     }
@@ -49,9 +50,4 @@ uint32_t yk_rng_below(struct yk_rng *r, uint32_t n)
             m = (yk_rng_next(r) >> 32) * n;
     }
     return (uint32_t)(m >> 32);
-}
-
-double yk_rng_unit(struct yk_rng *r)
-{
-    return (double)(yk_rng_next(r) >> 11) * 0x1p-53;
 }

@@ -1,5 +1,6 @@
-/* rng_test.c - streams depend on their key alone, keys do not collide, and draws are uniform. The first numbers of one stream
- * are fixed here: a change of them would change every shuffle, and with it every result that somebody wrote down. */
+/* rng_test.c - streams depend on their key alone, keys do not collide, and draws are uniform. The
+ * first numbers of one stream are fixed here, because changing them would change every shuffle and
+ * with it every published result. */
 #include "base/rng.h"
 
 #include <math.h>

@@ -1,32 +1,29 @@
-/* team.c - see team.h. A ticket counts the jobs handed out; helpers wait for it to change. Each helper counts itself done in one
- * shared counter that the caller waits for. Waiting is pause x SPIN, sched_yield x YIELD, then a futex.
- * LIMITS: helpers beyond the CPUs of the process only take turns; the options refuse more threads than make sense. */
+/* team.c - see team.h.
+ *
+ * `ticket` counts the jobs handed out; helpers wait for it to change. Each helper that has finished
+ * its part adds one to `done`, for which the caller waits. A wait first spins, because steps follow
+ * each other within microseconds, then yields and sleeps as in wait.h.
+ * LIMITS: helpers beyond the CPUs of the process only take turns. */
 #include "base/team.h"
 
-#include <linux/futex.h>
+#include "base/wait.h"
+
 #include <pthread.h>
 #include <sched.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-enum { SPIN = 200, YIELD = 300, MOST = 256 };
+enum { SPIN = 200, MOST = 256 };
 
 struct yk_team {
     unsigned size;
-    unsigned parts; /* of the current job */
+    /* the current job; NULL ends the helpers */
     void (*job)(void *arg, unsigned part);
     void *arg;
-    _Alignas(64) atomic_uint ticket; /* raised when there is a job (or the end) */
-    _Alignas(64) atomic_uint done;   /* helpers that have finished the current one */
-    _Alignas(64)
-        atomic_uint asleep; /* helpers in the futex: only then does the caller pay for a wake-up */
-    atomic_uint caller_asleep; /* the caller likewise, waiting for `done` */
-    atomic_bool stop;
-    unsigned started;
+    unsigned parts;
+    unsigned started;                   /* helpers to be joined */
+    _Alignas(64) struct yk_wait ticket; /* jobs handed out so far */
+    _Alignas(64) struct yk_wait done;   /* helpers that have finished the current job */
     struct helper {
         struct yk_team *team;
         unsigned part;
@@ -43,20 +40,15 @@ static void pause_cpu(void)
 #endif
 }
 
-/* Until *word != old. `asleep` is counted up while the thread sleeps. */
-static void await_change(atomic_uint *word, unsigned old, atomic_uint *asleep)
+static unsigned spin_and_wait(struct yk_wait *w, unsigned old)
 {
-    for (unsigned i = 0; atomic_load_explicit(word, memory_order_acquire) == old; i++) {
-        if (i < SPIN) {
-            pause_cpu();
-        } else if (i < SPIN + YIELD) {
-            sched_yield();
-        } else {
-            atomic_fetch_add(asleep, 1);
-            syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, old, NULL, NULL, 0);
-            atomic_fetch_sub(asleep, 1);
-        }
+    for (int i = 0; i < SPIN; i++) {
+        unsigned value = atomic_load_explicit(&w->value, memory_order_acquire);
+        if (value != old)
+            return value;
+        pause_cpu();
     }
+    return yk_wait_leave(w, old);
 }
 
 static void *help(void *arg)
@@ -64,22 +56,20 @@ static void *help(void *arg)
     struct helper *h = arg;
     struct yk_team *t = h->team;
     for (unsigned seen = 0;; seen++) {
-        await_change(&t->ticket, seen, &t->asleep);
-        if (atomic_load(&t->stop))
+        spin_and_wait(&t->ticket, seen);
+        if (t->job == NULL)
             return NULL;
         if (h->part < t->parts)
             t->job(t->arg, h->part);
-        atomic_fetch_add(&t->done, 1);
-        if (atomic_load(&t->caller_asleep) > 0)
-            syscall(SYS_futex, &t->done, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+        atomic_fetch_add(&t->done.value, 1);
+        yk_wait_wake(&t->done, 1);
     }
 }
 
-static void call(struct yk_team *t)
+static void call_helpers(struct yk_team *t)
 {
-    atomic_fetch_add(&t->ticket, 1);
-    if (atomic_load(&t->asleep) > 0)
-        syscall(SYS_futex, &t->ticket, FUTEX_WAKE_PRIVATE, MOST, NULL, NULL, 0);
+    atomic_fetch_add(&t->ticket.value, 1);
+    yk_wait_wake(&t->ticket, YK_WAKE_ALL);
 }
 
 yk_code yk_team_open(struct yk_team **out, unsigned threads, struct yk_error *e)
@@ -111,8 +101,8 @@ void yk_team_close(struct yk_team *t)
 {
     if (t == NULL)
         return;
-    atomic_store(&t->stop, true);
-    call(t);
+    t->job = NULL;
+    call_helpers(t);
     for (unsigned i = 0; i < t->started; i++)
         pthread_join(t->helper[i].thread, NULL);
     free(t);
@@ -133,12 +123,12 @@ void yk_team_run(struct yk_team *t, unsigned parts, void (*job)(void *arg, unsig
     t->job = job;
     t->arg = arg;
     t->parts = parts;
-    atomic_store_explicit(&t->done, 0, memory_order_relaxed);
-    call(t);
+    atomic_store_explicit(&t->done.value, 0, memory_order_relaxed);
+    call_helpers(t);
     job(arg, 0);
-    for (unsigned done;
-         (done = atomic_load_explicit(&t->done, memory_order_acquire)) != t->size - 1;)
-        await_change(&t->done, done, &t->caller_asleep);
+    unsigned done = atomic_load_explicit(&t->done.value, memory_order_acquire);
+    while (done != t->size - 1)
+        done = spin_and_wait(&t->done, done);
 }
 
 unsigned yk_cpus(void)

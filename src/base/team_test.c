@@ -1,5 +1,6 @@
-/* team_test.c - every part runs once per job, on a thread of its own, and what it wrote is seen when the job is over. The values are
- * plain memory on purpose: ThreadSanitizer, under which this runs too, sees any handover that does not order them. */
+/* team_test.c - every part runs once per job, on its own thread, and its results are visible when
+ * the job is over. The values are plain memory on purpose: ThreadSanitizer finds any handover that
+ * does not order them. */
 #include "base/team.h"
 
 #include <pthread.h>
@@ -35,7 +36,7 @@ static void add(void *arg, unsigned part)
         s->sum[part] += s->number[i];
 }
 
-/* One job over `parts`: the sum is right, and nobody ran who should not. */
+/* Runs one job over `parts` and checks that exactly these parts ran, once each. */
 static void run(struct yk_team *t, struct sums *s, unsigned parts, uint32_t round)
 {
     uint64_t expected = 0, got = 0;
@@ -81,7 +82,7 @@ static void test_who(void **state)
     for (int i = 0; i < 4; i++)
         for (int k = 0; k < i; k++)
             assert_false(pthread_equal(first[i], first[k]));
-    run(t, &s, 4, 2); /* a part stays with its thread, whose cache is warm for it */
+    run(t, &s, 4, 2); /* a part stays on its thread, whose cache already holds its data */
     assert_memory_equal(first, s.who, sizeof first);
     yk_team_close(t);
 }
@@ -133,8 +134,8 @@ static void test_cpus(void **state)
         if (CPU_ISSET(i, &all))
             CPU_SET(i, &one);
     assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
-    assert_int_equal(yk_cpus(), 1); /* what this process may use, not what the machine has */
-    struct yk_team *t;              /* more threads than cores still get through */
+    assert_int_equal(yk_cpus(), 1); /* the affinity mask counts, not the machine */
+    struct yk_team *t;              /* more threads than cores still finish */
     struct sums s = {0};
     assert_int_equal(yk_team_open(&t, 3, NULL), YK_OK);
     for (uint32_t round = 0; round < 100; round++)

@@ -1,30 +1,23 @@
-/* inproc.c - endpoints as threads of one process: a message is a call of the receiver's handler, under its lock, on the sender's
- * thread; see comm.h. Nothing is copied and nobody is woken unless he sleeps.
+/* inproc.c - endpoints as threads of one process: a message is a call of the receiver's handler,
+ * under its lock, on the sender's thread; see comm.h. Nothing is copied, and only sleeping threads
+ * are woken.
  *
- * A lock is one word, 0 free, 1 held, 2 held and somebody sleeps. Holders keep it for microseconds, so a thread that finds it held tries a few
- * hundred times, yielding in between (the holder may be waiting for this very core), before it sleeps on a futex. The count of
- * arrivals is a second word of the same kind: waiters yield, then sleep, and say so first, so that an arrival that nobody
- * sleeps for costs no system call.
+ * A lock is one word, 0 free, 1 held. Holders keep it for microseconds, so a thread that finds it
+ * held yields (the holder may be waiting for this very core) before it sleeps. The count of
+ * arrivals is a second word of the same kind; base/wait.h has the waiting.
  * THREADS: everything may be called from any thread, except open, attach and close. */
 #include "comm/comm.h"
 
-#include <linux/futex.h>
-#include <sched.h>
-#include <stdlib.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
+#include "base/wait.h"
 
-enum { YIELDS = 300 }; /* waking a sleeping core costs about 57 us; so many yields cost less */
+#include <stdlib.h>
 
 struct endpoint {
-    _Alignas(64) atomic_uint lock;
-    _Alignas(64) atomic_uint arrived;
-    atomic_uint sleepers;
+    _Alignas(64) struct yk_wait lock;    /* 0 free, 1 held */
+    _Alignas(64) struct yk_wait arrived; /* messages delivered so far */
     const struct yk_handler *handler;
     void *arg;
-    struct yk_traffic
-        traffic; /* of the endpoint: what it sent and received; under its lock, except `sent` */
+    struct yk_traffic traffic; /* of the endpoint; under its lock, except `sent` */
     atomic_ullong sent, messages_sent;
 };
 
@@ -33,34 +26,19 @@ struct inproc {
     struct endpoint end[]; /* owners, then workers */
 };
 
-static void futex_wait(atomic_uint *word, unsigned value, const struct timespec *limit)
-{
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, limit, NULL, 0);
-}
-
-static void futex_wake(atomic_uint *word, int n)
-{
-    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, n, NULL, NULL, 0);
-}
-
 static void take(struct endpoint *p)
 {
-    for (int i = 0; i < YIELDS; i++) {
-        unsigned unlocked = 0;
-        if (atomic_load_explicit(&p->lock, memory_order_relaxed) == 0 &&
-            atomic_compare_exchange_strong_explicit(&p->lock, &unlocked, 1, memory_order_acquire,
-                                                    memory_order_relaxed))
-            return;
-        sched_yield();
+    unsigned unlocked = 0;
+    while (!atomic_compare_exchange_strong(&p->lock.value, &unlocked, 1)) {
+        yk_wait_leave(&p->lock, 1);
+        unlocked = 0;
     }
-    while (atomic_exchange_explicit(&p->lock, 2, memory_order_acquire) != 0)
-        futex_wait(&p->lock, 2, NULL);
 }
 
 static void give(struct endpoint *p)
 {
-    if (atomic_exchange_explicit(&p->lock, 0, memory_order_release) == 2)
-        futex_wake(&p->lock, 1);
+    atomic_store(&p->lock.value, 0);
+    yk_wait_wake(&p->lock, 1);
 }
 
 static struct endpoint *at(struct yk_comm *c, int endpoint)
@@ -87,30 +65,20 @@ static void send_note(struct yk_comm *c, struct yk_note *note, const void *data,
     to->traffic.messages++;
     to->handler->arrive(to->arg, note, data);
     give(to);
-    atomic_fetch_add_explicit(&to->arrived, 1, memory_order_seq_cst);
-    if (atomic_load_explicit(&to->sleepers, memory_order_seq_cst) != 0)
-        futex_wake(&to->arrived, 1 << 20);
+    atomic_fetch_add(&to->arrived.value, 1);
+    yk_wait_wake(&to->arrived, YK_WAKE_ALL);
 }
 
 static unsigned seen(struct yk_comm *c, int endpoint)
 {
-    return atomic_load_explicit(&at(c, endpoint)->arrived, memory_order_acquire);
+    return atomic_load_explicit(&at(c, endpoint)->arrived.value, memory_order_acquire);
 }
 
 static void wait_for(struct yk_comm *c, int endpoint, unsigned before, double seconds)
 {
-    struct endpoint *p = at(c, endpoint);
-    for (int i = 0; i < YIELDS; i++) {
-        if (seen(c, endpoint) != before)
-            return;
-        sched_yield();
-    }
-    const struct timespec limit = {(time_t)seconds,
-                                   (long)((seconds - (double)(time_t)seconds) * 1e9)};
-    atomic_fetch_add_explicit(&p->sleepers, 1, memory_order_seq_cst);
-    if (atomic_load_explicit(&p->arrived, memory_order_seq_cst) == before)
-        futex_wait(&p->arrived, before, &limit);
-    atomic_fetch_sub_explicit(&p->sleepers, 1, memory_order_relaxed);
+    struct yk_wait *arrived = &at(c, endpoint)->arrived;
+    if (!yk_wait_yield(arrived, before))
+        yk_wait_sleep(arrived, before, seconds);
 }
 
 static void settle(struct yk_comm *c, atomic_uint *pending)

@@ -1,5 +1,6 @@
-/* inproc_test.c - endpoints as threads: a handler runs under its lock, on the sender's thread and with the sender's buffer, messages of one
- * sender stay in order, whoever waits is woken, and every byte is counted. Also run under ThreadSanitizer. */
+/* inproc_test.c - endpoints as threads: a handler runs under its lock, on the sender's thread
+ * and with the sender's buffer, messages of one sender stay in order, whoever waits is woken,
+ * and every byte is counted. Also run under ThreadSanitizer. */
 #include "comm/comm.h"
 
 #include "base/clock.h"
@@ -14,7 +15,8 @@
 
 enum { SENDERS = 6, MANY = 4000 };
 
-/* Plain fields on purpose: if two handlers ran at once, counts would be lost and ThreadSanitizer would say so. */
+/* Plain fields on purpose: if two handlers ran at once, counts would be lost and ThreadSanitizer
+ * would say so. */
 struct inbox {
     struct yk_comm *comm;
     int me;
@@ -31,8 +33,8 @@ static void arrive(void *arg, const struct yk_note *n, const void *data)
     in->crowded = in->crowded || in->inside++ != 0;
     in->messages++;
     in->bytes += n->bytes;
-    in->disorder = in->disorder || n->id != in->last[n->from] + 1 || n->to != in->me;
-    in->last[n->from] = n->id;
+    in->disorder = in->disorder || n->word[0] != in->last[n->from] + 1 || n->to != in->me;
+    in->last[n->from] = n->word[0];
     in->data = data;
     in->note = *n;
     in->inside--;
@@ -52,7 +54,7 @@ static struct yk_comm *comm_open(int owners, int workers)
 
 static void put(struct yk_comm *c, int from, int to, uint64_t id, const void *data, size_t bytes)
 {
-    struct yk_note n = {.from = (uint16_t)from, .to = (uint16_t)to, .id = id};
+    struct yk_note n = {.from = (uint16_t)from, .to = (uint16_t)to, .word = {id}};
     atomic_uint pending = 0;
     yk_comm_send(c, &n, data, bytes, &pending);
     assert_int_equal(atomic_load(&pending), 0); /* nothing is ever under way */
@@ -75,7 +77,7 @@ static void test_a_call(void **state)
     put(c, 4, 1, 1, text, sizeof text);
     assert_ptr_equal(in[1].data, text); /* not a copy */
     assert_true(in[1].messages == 1 && in[1].note.bytes == sizeof text && in[1].note.from == 4 &&
-                in[1].note.id == 1);
+                in[1].note.word[0] == 1);
     put(c, 1, 4, 1, NULL, 0);
     assert_true(in[4].messages == 1 && in[4].data == NULL && in[4].note.bytes == 0);
     put(c, 4, 0, 1, text, 2);
@@ -100,7 +102,8 @@ static void *send_many(void *arg)
     struct inbox *in = arg; /* the sender's own */
     static const char data[64] = "";
     for (uint64_t i = 1; i <= MANY; i++) {
-        struct yk_note n = {.from = (uint16_t)in->me, .to = (uint16_t)(i % 2), .id = (i + 1) / 2};
+        struct yk_note n = {
+            .from = (uint16_t)in->me, .to = (uint16_t)(i % 2), .word = {(i + 1) / 2}};
         yk_comm_send(in->comm, &n, data, i % sizeof data, NULL);
     }
     return NULL;
@@ -145,12 +148,13 @@ static void test_many_senders(void **state)
     c->ops->close(c, true);
 }
 
-/* A handler that sends on, as owners do: to a worker, and from the clock to another owner, while it holds its own lock. */
+/* A handler that sends on, as owners do: to a worker, and from the clock to another owner, while
+ * it holds its own lock. */
 static void arrive_and_answer(void *arg, const struct yk_note *n, const void *data)
 {
     struct inbox *in = arg;
-    struct yk_note answer = {.from = (uint16_t)in->me, .to = n->from, .id = n->id},
-                   order = {.from = 0, .to = 1, .id = n->id};
+    struct yk_note answer = {.from = (uint16_t)in->me, .to = n->from, .word = {n->word[0]}},
+                   order = {.from = 0, .to = 1, .word = {n->word[0]}};
     arrive(arg, n, data);
     yk_comm_send(in->comm, &order, NULL, 0, NULL);
     yk_comm_send(in->comm, &answer, NULL, 0, NULL);
@@ -169,7 +173,7 @@ static void *ask_many(void *arg)
     struct caller *a = arg;
     struct yk_comm *c = a->in->comm;
     for (uint64_t i = 1; i <= MANY / 4; i++) {
-        struct yk_note n = {.from = (uint16_t)a->in->me, .to = 0, .id = i};
+        struct yk_note n = {.from = (uint16_t)a->in->me, .to = 0, .word = {i}};
         unsigned before = c->ops->seen(c, a->in->me);
         yk_comm_send(c, &n, NULL, 0, NULL);
         for (double end = yk_now() + 20; c->ops->seen(c, a->in->me) == before && yk_now() < end;)
@@ -209,7 +213,7 @@ static void test_answers(void **state)
 static void *send_later(void *arg)
 {
     struct inbox *in = arg;
-    struct yk_note n = {.from = 1, .to = 0, .id = 1};
+    struct yk_note n = {.from = 1, .to = 0, .word = {1}};
     usleep(50000); /* long after the yields */
     yk_comm_send(in->comm, &n, NULL, 0, NULL);
     return NULL;
@@ -227,17 +231,17 @@ static void test_wait(void **state)
     unsigned before = c->ops->seen(c, 0);
     double start = yk_now();
     c->ops->wait(c, 0, before, 0.05); /* nobody comes */
-    assert_true(yk_now() - start >= 0.045 && yk_now() - start < 5);
+    assert_true(yk_now() - start >= 0.045 && yk_now() - start < 30);
     start = yk_now();
     assert_int_equal(pthread_create(&thread, NULL, send_later, &in[1]), 0);
     for (int i = 0; i < 10 && c->ops->seen(c, 0) == before; i++)
         c->ops->wait(c, 0, before, 20);
-    assert_true(c->ops->seen(c, 0) == before + 1 && yk_now() - start < 10);
+    assert_true(c->ops->seen(c, 0) == before + 1 && yk_now() - start < 30);
     pthread_join(thread, NULL);
     assert_int_equal(in[0].messages, 1);
     start = yk_now();
     c->ops->wait(c, 0, before, 20);
-    assert_true(yk_now() - start < 10);
+    assert_true(yk_now() - start < 30);
     c->ops->close(c, true);
 }
 

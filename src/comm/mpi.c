@@ -1,10 +1,13 @@
-/* mpi.c - endpoints in processes, over Open MPI: the contract of comm.h. How the engine is built is in mpi_engine.h.
+/* mpi.c - endpoints in processes, over Open MPI: the contract of comm.h. How the engine is built is
+ * in mpi_engine.h.
  *
- * MPI moves nothing big unless somebody calls it, and its own waiting burns a core. So whoever waits here drives: looks at what has
- * moved, delivers it, and yields; after about 300 looks at nothing it sleeps in between, 20 us and growing to 200, and after a lull to
- * 500. While large messages are under way it sleeps sooner: a piece takes a millisecond, so more looks would only take the core from
- * others. A helper thread looks when nobody has for a millisecond: while the process computes, transfers go on, heartbeats leave, and an
- * owner that shares the process does its duty.
+ * MPI moves nothing big unless it is called, and its own waiting burns a core. So a thread that
+ * waits here drives: it looks for messages that have moved, delivers them, and yields. After about
+ * 300 looks in vain it sleeps in between, 20 us and growing to 200, and after a lull to 500. While
+ * large messages are under way it sleeps sooner: a piece takes a millisecond, so more looks would
+ * only take the core from others. A helper thread looks when no thread has for a millisecond: while
+ * the process computes, transfers go on, heartbeats leave, and an owner that shares the process
+ * does its duty.
  * THREADS: as comm.h says. fence may be called from a handler; wait and settle may not.
  * LIMITS:  a handler that runs for long keeps the process from receiving, not from sending. */
 #include <mpi.h>
@@ -13,16 +16,13 @@
 
 #include "base/clock.h"
 
-#include <linux/futex.h>
 #include <math.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 enum {
-    YIELDS = 300,
     NAP_SHORT = 20, /* microseconds from here on */
     NAP_LONG = 200,
     NAP_STEP = 2,
@@ -41,13 +41,8 @@ static struct engine *engine_of(struct yk_comm *c)
     return (struct engine *)c;
 }
 
-static struct timespec microseconds(long us)
-{
-    return (struct timespec){us / 1000000, us % 1000000 * 1000};
-}
-
-/* One look, if nobody else is looking. A thread that finds another one driving may at least send the heartbeats: the other could
- * be inside a handler for a while. */
+/* One look, if no other thread is looking. A thread that finds another one driving may at least
+ * send the heartbeats: the other could be inside a handler for a while. */
 static bool drive(struct engine *m, double now)
 {
     if (pthread_mutex_trylock(&m->driving) != 0) {
@@ -59,8 +54,8 @@ static bool drive(struct engine *m, double now)
     return moved;
 }
 
-/* Waiting: one look and a yield, or after many a short sleep, which an arrival at `end` (may be NULL) cuts short. `idle` counts
- * the looks at nothing. */
+/* Waiting: one look and a yield, or after many a short sleep, which an arrival at `end` (may be
+ * NULL) cuts short. `idle` counts the looks at nothing. */
 static void look_and_rest(struct engine *m, unsigned *idle, struct endpoint *end, unsigned before)
 {
     double now = yk_now();
@@ -70,20 +65,16 @@ static void look_and_rest(struct engine *m, unsigned *idle, struct endpoint *end
         return;
     }
     bool bulk = atomic_load_explicit(&m->bulk, memory_order_relaxed) > 0;
-    if (++*idle <= (bulk ? BULK_YIELDS : YIELDS)) {
+    if (++*idle <= (bulk ? BULK_YIELDS : YK_YIELDS)) {
         sched_yield();
         return;
     }
-    long nap = bulk ? BULK_NAP : NAP_SHORT + (long)(*idle - YIELDS) * NAP_STEP;
-    struct timespec limit = microseconds(*idle > LULL ? NAP_LULL : nap < NAP_LONG ? nap : NAP_LONG);
-    if (end == NULL) {
-        nanosleep(&limit, NULL);
-        return;
-    }
-    atomic_fetch_add(&end->sleepers, 1);
-    if (atomic_load(&end->arrived) == before)
-        syscall(SYS_futex, &end->arrived, FUTEX_WAIT_PRIVATE, before, &limit, NULL, 0);
-    atomic_fetch_sub(&end->sleepers, 1);
+    long nap = bulk ? BULK_NAP : NAP_SHORT + (long)(*idle - YK_YIELDS) * NAP_STEP;
+    nap = *idle > LULL ? NAP_LULL : nap < NAP_LONG ? nap : NAP_LONG;
+    if (end != NULL)
+        yk_wait_sleep(&end->arrived, before, (double)nap * 1e-6);
+    else
+        nanosleep(&(struct timespec){0, nap * 1000}, NULL);
 }
 
 bool yk_mpi_drive_until(struct engine *m, bool (*until)(struct engine *m), double seconds)
@@ -104,8 +95,7 @@ static void *help(void *arg)
     long pause = HELP_AFTER;
     unsigned idle = 0;
     while (!atomic_load(&m->stop)) {
-        struct timespec nap = microseconds(pause);
-        nanosleep(&nap, NULL);
+        nanosleep(&(struct timespec){0, pause * 1000}, NULL);
         double now = yk_now();
         if ((long long)(now * 1e9) - atomic_load_explicit(&m->driven, memory_order_relaxed) <
             HELP_AFTER * 1000LL) {
@@ -150,7 +140,7 @@ static void send_note(struct yk_comm *c, struct yk_note *note, const void *data,
 
 static unsigned seen(struct yk_comm *c, int endpoint)
 {
-    return atomic_load_explicit(&engine_of(c)->end[endpoint].arrived, memory_order_acquire);
+    return atomic_load_explicit(&engine_of(c)->end[endpoint].arrived.value, memory_order_acquire);
 }
 
 static void wait_for(struct yk_comm *c, int endpoint, unsigned before, double seconds)
@@ -160,12 +150,12 @@ static void wait_for(struct yk_comm *c, int endpoint, unsigned before, double se
     double until = yk_now() + seconds;
     unsigned idle = atomic_load_explicit(
         &end->idle, memory_order_relaxed); /* who waits again after waiting in vain is not fresh */
-    while (atomic_load_explicit(&end->arrived, memory_order_acquire) == before) {
+    while (atomic_load_explicit(&end->arrived.value, memory_order_acquire) == before) {
         look_and_rest(m, &idle, end, before);
         if (yk_now() >= until)
             break;
     }
-    bool came = atomic_load_explicit(&end->arrived, memory_order_acquire) != before;
+    bool came = atomic_load_explicit(&end->arrived.value, memory_order_acquire) != before;
     atomic_store_explicit(&end->idle, came ? 0 : idle, memory_order_relaxed);
 }
 
@@ -218,7 +208,8 @@ static bool all_through(struct engine *m)
     return !busy || atomic_load(&m->deaths);
 }
 
-/* The last meeting: MPI_Finalize waits in its own way, which burns a core and never ends if somebody has died. */
+/* The last meeting: MPI_Finalize waits in its own way, which burns a core and never ends if
+ * a rank has died. */
 static bool part(struct engine *m)
 {
     int through = 0;
@@ -258,13 +249,14 @@ static bool close_mpi(struct yk_comm *c, bool clean)
     }
     if (clean) /* as long as all are alive it will come to pass: the watch goes on */
         clean = yk_mpi_drive_until(m, part, HUGE_VAL) && !atomic_load(&m->deaths);
+    yk_mpi_stall_close(m);
     if (atomic_load(&m->stuck))
         return false; /* the helper may be hanging too */
     atomic_store(&m->stop, true);
     if (m->helping)
         pthread_join(m->helper, NULL);
     if (!clean)
-        return false; /* MPI may still be using what we hold */
+        return false; /* MPI may still be using our buffers */
     yk_mpi_unring(m);
     clean = yk_mpi_finalize();
     release(m);
@@ -340,7 +332,8 @@ static yk_code create(struct engine **out, const struct yk_mpi_plan *plan, const
     return YK_OK;
 }
 
-/* Everybody's card, by rank. All ranks come here, also one that could not make its engine (m == NULL), so that none waits in vain. */
+/* Everybody's card, by rank. All ranks come here, also one that could not make its engine (m ==
+ * NULL), so that none waits in vain. */
 static yk_code introduce(struct engine *m, const struct job *job, struct yk_error *e)
 {
     struct card mine;
@@ -389,6 +382,7 @@ yk_code yk_comm_mpi(struct yk_comm **out, const struct yk_mpi_plan *plan, struct
     if (!m->helping)
         return yk_fail(e, YK_FAILED, "cannot start the helper thread of MPI");
     pthread_setname_np(m->helper, "yoke-mpi");
+    yk_mpi_stall_open(m, plan);
     *out = &m->comm;
     return YK_OK;
 }

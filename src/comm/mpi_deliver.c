@@ -1,28 +1,27 @@
 /* mpi_deliver.c - from the wire to the handlers, in order.
  *
- * A note that has come joins its sender's queue. A parcel there is *filed* when place() has said where its data go and receives for all of
- * them are posted, and delivered when it is the first in the queue and its data are in. Filing runs ahead of delivery, so that the
- * data of several messages are under way at once. Nothing is copied but the data of small messages.
- * If an endpoint's lock is taken, or nobody is attached yet, its parcels stay where they are until the next look.
- * THREADS: the driver, except for hand and wake. Handlers are called under their endpoint's lock and never under `wire`. */
+ * A note that has come joins its sender's queue. A parcel there is *filed* when place() has said
+ * where its data go and receives for all of them are posted, and delivered when it is the first in
+ * the queue and its data are in. Filing runs ahead of delivery, so that the data of several
+ * messages are under way at once. Nothing is copied but the data of small messages. If an
+ * endpoint's lock is taken, or no handler is attached yet, its parcels stay where they are until
+ * the next look.
+ * THREADS: the driver, except for hand and wake. Handlers are called under their endpoint's lock
+ * and never under `wire`. */
 #include <mpi.h>
 
 #include "comm/mpi_engine.h"
 
 #include "base/clock.h"
 
-#include <linux/futex.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 enum { ROUNDS = 64 }; /* of one look: others may want to drive */
 
 void yk_mpi_wake(struct endpoint *end)
 {
-    atomic_fetch_add(&end->arrived, 1);
-    if (atomic_load(&end->sleepers) != 0)
-        syscall(SYS_futex, &end->arrived, FUTEX_WAKE_PRIVATE, 1 << 20, NULL, NULL, 0);
+    atomic_fetch_add(&end->arrived.value, 1);
+    yk_wait_wake(&end->arrived, YK_WAKE_ALL);
 }
 
 static void count_in(struct engine *m, const struct yk_note *note)
@@ -46,8 +45,9 @@ void yk_mpi_hand(struct engine *m, const struct yk_note *note, const void *data)
     yk_mpi_wake(end);
 }
 
-/* The handler of the parcel's endpoint, with its lock held; NULL if it is not attached yet, somebody else holds the lock, or the
- * sender is fenced: who fences under that lock will see nothing more of it. */
+/* The handler of the parcel's endpoint, with its lock held; NULL if it is not attached yet,
+ * another thread holds the lock, or the sender is fenced: after a fence under that lock nothing
+ * more of the sender arrives. */
 static const struct yk_handler *enter(struct engine *m, const struct parcel *q)
 {
     struct endpoint *end = &m->end[q->wire.note.to];
@@ -60,21 +60,22 @@ static const struct yk_handler *enter(struct engine *m, const struct parcel *q)
     return NULL;
 }
 
-/* A word between engines (mpi_spawn.c). It has waited its turn, so all that was sent before it has been delivered. */
+/* A word between engines (mpi_spawn.c). It has waited its turn, so all that was sent before it
+ * has been delivered. */
 static void heed(struct engine *m, const struct parcel *q)
 {
     const struct yk_note *n = &q->wire.note;
     struct peer *p = &m->peer[q->rank];
     switch ((enum engine_kind)n->kind) {
     case GONE:
-        if (n->word < (uint64_t)m->size && n->word != (uint64_t)m->rank)
-            yk_mpi_fence(m, (int)n->word);
+        if (n->word[0] < (uint64_t)m->size && n->word[0] != (uint64_t)m->rank)
+            yk_mpi_fence(m, (int)n->word[0]);
         break;
     case MARK:
         p->marked = n->incarnation;
         break;
     case READY:
-        p->ready_as = n->word;
+        p->ready_as = n->word[0];
         p->ready_quiet = n->flags != 0;
         p->ready = n->incarnation;
         break;
@@ -103,7 +104,8 @@ static bool deliver(struct engine *m, struct parcel *q)
     return true;
 }
 
-/* Ask where the data go, and post receives for them as far as the window allows. True when there is nothing left to do. */
+/* Ask where the data go, and post receives for them as far as the window allows. True when there
+ * is nothing left to do. */
 static bool file(struct engine *m, struct peer *p, struct parcel *q)
 {
     const struct yk_note *note = &q->wire.note;

@@ -1,15 +1,18 @@
 /* mpi_spawn.c - a new process in the place of a lost one.
  *
- * The survivors first meet over the old communicator, in time that is bounded: rank 0 names those who are GONE; each sends each a MARK, which
- * keeps its place among the other messages, so that who has everybody's MARK has been delivered all that was sent before; then each
- * tells rank 0 that it is READY, whom it takes for lost, and whether its handlers were quiet meanwhile; and rank 0 gives its VERDICT, which
- * is to do it again as long as messages still made messages. Only after that come the calls of MPI that cannot be bounded: a
- * communicator of the survivors, MPI_Comm_spawn over it, a merge with the new process, and an exchange of cards from which it learns its
- * place. They run on a thread of their own; if they hang (somebody else died just then) the caller is told YK_LOST and the process can
- * only end.
- * From then on all runs over the merged communicator. The receives on the old one are withdrawn; nothing of before can be taken for
- * something of after.
- * THREADS: called by one thread, which holds no endpoint's lock; handlers go on being called until the verdict.
+ * The survivors first meet over the old communicator, in bounded time. Rank 0 names the ranks that
+ * are GONE. Each rank sends each a MARK, which keeps its place among the other messages, so that a
+ * rank that has all MARKs has been delivered everything that was sent before. Then each tells rank
+ * 0 that it is READY, which ranks it takes for lost, and whether its handlers were quiet meanwhile;
+ * and rank 0 gives its VERDICT, which is to do it again as long as messages still cause messages.
+ * Only then come the calls of MPI that cannot be bounded: a communicator of the survivors,
+ * MPI_Comm_spawn over it, a merge with the new process, and an exchange of cards from which it
+ * learns its place; then rank 0 sends it its orders. They run on a thread of their own; if they
+ * hang (another rank died just then) the caller gets YK_LOST and the process can only end. From
+ * then on all messages go over the merged communicator. The receives on the old one are withdrawn,
+ * so no old message can be taken for a new one.
+ * THREADS: called by one thread, which holds no endpoint's lock; handlers go on being called until
+ * the verdict.
  * LIMITS:  not with owners and workers in one process, where a lost worker is a lost owner. */
 #include <mpi.h>
 
@@ -53,7 +56,7 @@ static void say(struct engine *m, int rank, enum engine_kind kind, unsigned what
                            .kind = (uint16_t)kind,
                            .flags = (uint16_t)what,
                            .incarnation = m->round,
-                           .word = word};
+                           .word = {word}};
     yk_mpi_post(m, rank, &note, NULL, 0, NULL);
 }
 
@@ -101,7 +104,8 @@ static bool judged(struct engine *m)
     return check(m, verdict_is_here);
 }
 
-/* One round of marks. *quiet: nothing was sent from here between our mark and everybody else's. */
+/* One round of marks. *quiet: nothing was sent from here between our mark and the last of the
+ * others'. */
 static bool exchange_marks(struct engine *m, double seconds, bool *quiet)
 {
     m->round++;
@@ -120,7 +124,7 @@ static bool exchange_marks(struct engine *m, double seconds, bool *quiet)
     return here;
 }
 
-/* Rank 0: is everybody ready for the same thing, and was everybody quiet? */
+/* Rank 0: are all ranks ready for the same thing, and were all quiet? */
 static enum verdict judge(struct engine *m, bool quiet, double seconds)
 {
     if (!yk_mpi_drive_until(m, ready, seconds))
@@ -137,7 +141,7 @@ static enum verdict judge(struct engine *m, bool quiet, double seconds)
 
 /* --- can MPI do it at all? Where it cannot it does not fail, but hangs or ends the job --- */
 
-/* Does somebody listen at one of the addresses in "a,b,c:port"? */
+/* Does a process listen at one of the addresses in "a,b,c:port"? */
 static bool answers(const char *where)
 {
     const char *port = strrchr(where, ':');
@@ -163,7 +167,8 @@ static bool answers(const char *where)
     return false;
 }
 
-/* Every host must still have its daemon, for one that is missing makes mpirun give up the whole job. */
+/* Every host must still have its daemon, for one that is missing makes mpirun give up the whole
+ * job. */
 static yk_code can_spawn(const struct engine *m, const char *program, struct yk_error *e)
 {
     if (access(program, X_OK) != 0)
@@ -184,8 +189,8 @@ static yk_code can_spawn(const struct engine *m, const char *program, struct yk_
     return YK_OK;
 }
 
-/* Are all survivors here, with nothing under way between them, and of one mind? YK_OK and YK_FAILED on all of them alike. `willing` is
- * rank 0's opinion. */
+/* Are all survivors here, with nothing under way between them, and of one mind? YK_OK and
+ * YK_FAILED on all of them alike. `willing` is rank 0's opinion. */
 static yk_code meet(struct engine *m, bool willing, struct yk_error *e)
 {
     double end = yk_now() + MEET;
@@ -225,12 +230,13 @@ void yk_mpi_take_places(struct engine *m, const struct card *cards, int present)
             atomic_store(&m->peer[r].fenced, true);
 }
 
-/* --- what cannot be bounded, on its own thread --- */
+/* --- calls that cannot be bounded, on their own thread --- */
 
 struct attempt {
     struct engine *m;
     int rank;
     char *const *argv;
+    const char *text;
     pthread_mutex_t lock;
     pthread_cond_t ended;
     bool done;
@@ -296,7 +302,10 @@ static yk_code spawn(struct attempt *a)
     yk_mpi_introduce(&mine);
     mine.endpoint = a->rank;
     mine.round = m->round;
+    mine.told = root ? (uint32_t)strlen(a->text) : 0;
     yk_code code = yk_mpi_gather(merged, &mine, sizeof mine, cards, HANG, &a->error);
+    if (code == YK_OK && root)
+        code = yk_mpi_tell(merged, present - 1, a->text, mine.told, HANG, &a->error);
     if (code == YK_OK) {
         cards[present - 1].rank = a->rank;
         yk_mpi_unring(m);
@@ -322,7 +331,9 @@ static void *attempt(void *arg)
     struct attempt *a = arg;
     pthread_mutex_lock(&a->m->driving);
     pthread_mutex_lock(&a->m->wire);
+    atomic_store(&a->m->replacing, true);
     yk_code code = spawn(a);
+    atomic_store(&a->m->replacing, false);
     pthread_mutex_unlock(&a->m->wire);
     pthread_mutex_unlock(&a->m->driving);
     pthread_mutex_lock(&a->lock);
@@ -333,7 +344,8 @@ static void *attempt(void *arg)
     return NULL;
 }
 
-yk_code yk_mpi_replace(struct yk_comm *c, int endpoint, char *const *argv, struct yk_error *e)
+yk_code yk_mpi_replace(struct yk_comm *c, int endpoint, char *const *argv, const char *text,
+                       struct yk_error *e)
 {
     struct engine *m = (struct engine *)c;
     if (m->together)
@@ -349,7 +361,8 @@ yk_code yk_mpi_replace(struct yk_comm *c, int endpoint, char *const *argv, struc
     struct attempt *a = calloc(1, sizeof *a); /* on the heap: a thread that hangs keeps it */
     if (a == NULL)
         return yk_fail_memory(e, sizeof *a);
-    *a = (struct attempt){.m = m, .rank = m->end[endpoint].rank, .argv = argv, .code = YK_FAILED};
+    *a = (struct attempt){
+        .m = m, .rank = m->end[endpoint].rank, .argv = argv, .text = text, .code = YK_FAILED};
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);

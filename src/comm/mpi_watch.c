@@ -1,11 +1,15 @@
-/* mpi_watch.c - who is alive: rank 0 watches all ranks, all watch rank 0.
+/* mpi_watch.c - which ranks are alive: rank 0 watches all ranks, all watch rank 0.
  *
- * MPI itself reports nothing when a rank dies. On one host a pidfd does, within a tick of 10 ms; a little later, when what the dead had still
- * sent has been delivered, lost() is called. Between hosts, and for a process that is stopped or cut off, silence counts: whatever arrives
- * from a rank ends it, and a rank that has not said anything for a quarter of the heartbeat says one byte. Silence is counted in time during
- * which this process was awake: a tick adds at most NAP to it, so that who was stopped himself does not take the others for dead on waking.
- * THREADS: the driver watches; heartbeats are sent by whoever comes by, so that a long-running handler does not hold them up.
- * LIMITS:  if the only thread that drives is inside a handler for longer than the others' grace, they take this rank for dead. */
+ * MPI itself reports nothing when a rank dies. On one host a pidfd does, within a tick of 10 ms; a
+ * little later, when the dead rank's last messages have been delivered, lost() is called. Between
+ * hosts, and for a process that is stopped or cut off, silence counts: any arrival from a rank ends
+ * it, and a rank that has sent nothing for a quarter of the heartbeat sends one byte. Silence is
+ * counted in time during which this process was awake: a tick adds at most NAP to it, so that a
+ * process that was stopped itself does not take the others for dead on waking.
+ * THREADS: the driver watches; heartbeats are sent by any thread that passes, so that a
+ * long-running handler does not delay them.
+ * LIMITS:  if the only thread that drives is inside a handler for longer than the others' grace,
+ * they take this rank for dead. */
 #include <mpi.h>
 
 #include "comm/mpi_engine.h"
@@ -89,7 +93,8 @@ static void lose(struct engine *m, int rank, const char *why)
     pthread_mutex_unlock(&m->wire);
 }
 
-/* Call lost() on the endpoints of this process, for each endpoint of the rank. One whose lock is taken is told at the next tick. */
+/* Call lost() on the endpoints of this process, for each endpoint of the rank. One whose lock is
+ * taken is told at the next tick. */
 static void tell(struct engine *m, int rank)
 {
     struct peer *p = &m->peer[rank];

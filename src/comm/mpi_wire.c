@@ -1,14 +1,18 @@
 /* mpi_wire.c - parcels on the wire: how a message leaves and how it comes in.
  *
- * Out: messages wait in a queue, the most urgent first. When it is a message's turn its note goes, with the data if they are few. Other
- * data are cut into pieces, of which WINDOW are given to MPI at a time, from the sender's buffer; the rest, and then the next message,
- * follow as pieces get through. So what is urgent waits for a few MB at most, and not for all that was sent before it. In: a ring of
- * receives waits for notes of anybody; MPI fills it in the order it was posted, so looking at its head is enough, and notes of one
- * sender come out in the order they went in. Pieces are received straight into their place, WINDOW at a time, in the order of the notes:
- * this is what makes piece and receive meet. A fenced rank is *reaped* by the driver: what was meant for it is let go of, what was
- * expected from it is no longer. MPI may go on reading and writing those buffers until the process ends.
+ * Out: messages wait in a queue, the most urgent first. When it is a message's turn its note goes,
+ * with the data if they are few. Other data are cut into pieces, of which WINDOW are given to MPI
+ * at a time, from the sender's buffer; the rest, and then the next message, follow as pieces get
+ * through. So an urgent message waits for a few MB at most, and not for all that was sent before
+ * it. In: a ring of receives waits for notes of any rank; MPI fills it in the order it was posted,
+ * so looking at its head is enough, and notes of one sender come out in the order they went in.
+ * Pieces are received straight into their place, WINDOW at a time, in the order of the notes, so
+ * that piece and receive meet. A fenced rank is *reaped* by the driver: messages to it are let go
+ * of, and messages from it are no longer awaited. MPI may go on reading and writing those buffers
+ * until the process ends.
  * THREADS: see mpi_engine.h. Nothing here waits, except for `wire`.
- * LIMITS:  a transport whose eager limit is below SMALL would still work, but the death of a sender could then block the ring. */
+ * LIMITS:  a transport whose eager limit is below SMALL would still work, but the death of a
+ * sender could then block the ring. */
 #include <mpi.h>
 
 #include "comm/mpi_engine.h"
@@ -58,7 +62,8 @@ void yk_mpi_give(struct engine *m, struct parcel *p)
     m->spare = p;
 }
 
-/* Room for one more request; false if there is no memory for it. All that is kept for a request is in one block. */
+/* Room for one more request; false if there is no memory for it. All that is kept for a request
+ * is in one block. */
 static bool make_room(struct engine *m)
 {
     if (m->listed < m->room)
@@ -70,8 +75,7 @@ static bool make_room(struct engine *m)
         return false;
     struct active *active = (struct active *)(request + n), *done = active + n;
     MPI_Status *status = (MPI_Status *)(done + n);
-    for (int i = 0; i < m->room;
-         i++) { /* all of it: who makes room may be in the middle of a look */
+    for (int i = 0; i < m->room; i++) { /* all of it: the caller may be in the middle of a look */
         request[i] = m->request[i];
         active[i] = m->active[i];
         done[i] = m->done[i];
@@ -163,7 +167,7 @@ static bool post_piece(struct engine *m, struct peer *p, struct parcel *q)
     return true;
 }
 
-/* Post what the window allows. */
+/* Post as many pieces as the window allows. */
 static void pump(struct engine *m, int rank)
 {
     struct peer *p = &m->peer[rank];
@@ -260,7 +264,8 @@ static int post_beat(struct engine *m, int i)
                      &m->beats.request[i]);
 }
 
-/* The head of the ring is filled: take the parcel out and post another in its place. NULL if it is not for us. */
+/* The head of the ring is filled: take the parcel out and post another in its place. NULL if it
+ * is not for us. */
 static struct parcel *take_note(struct engine *m, const MPI_Status *s, bool failed)
 {
     int head = m->ring.head, length = 0;
@@ -306,6 +311,8 @@ int yk_mpi_collect(struct engine *m, struct parcel **note, bool *moved)
 {
     int n = 0;
     int rc = MPI_Testsome(m->listed, m->request, &n, m->index, m->status);
+    unsigned turns = atomic_load_explicit(&m->turns, memory_order_relaxed);
+    atomic_store_explicit(&m->turns, turns + 1, memory_order_relaxed);
     if (n == MPI_UNDEFINED || n <= 0)
         return 0;
     for (int k = 0; k < n; k++) {
@@ -358,7 +365,7 @@ int yk_mpi_collect(struct engine *m, struct parcel **note, bool *moved)
     return n;
 }
 
-/* The requests are left to MPI: a send cannot be taken back, and nobody will wait for them. */
+/* The requests are left to MPI: a send cannot be taken back, and no thread waits for them. */
 void yk_mpi_reap(struct engine *m, int rank)
 {
     struct peer *p = &m->peer[rank];
@@ -378,10 +385,10 @@ void yk_mpi_reap(struct engine *m, int rank)
             continue;
         }
         q->left--;
+        /* Cancelling works if no sender was found, so a late piece does not land in a buffer
+         * that is used anew. */
         if (m->active[i].kind == ACTIVE_IN)
-            MPI_Cancel(
-                &m->request
-                     [i]); /* works if no sender was found for it, so a late piece does not land in a buffer used anew */
+            MPI_Cancel(&m->request[i]);
         MPI_Request_free(&m->request[i]);
         if (m->active[i].kind == ACTIVE_NOTE)
             q->kept = true; /* MPI still reads it */

@@ -1,8 +1,10 @@
-/* dataset_test.c - opening folders, single files and named sets; every mistake a folder of files can hold. */
+/* dataset_test.c - opening folders, single files and named sets; every mistake a folder of files
+ * can hold. */
 #include "data/data.h"
 
 #include "base/file.h"
 #include "tests/mnist.h"
+#include "tests/skip.h"
 #include "tests/testdir.h"
 
 #include <setjmp.h>
@@ -16,7 +18,8 @@
 
 #include <cmocka.h>
 
-/* Write an IDX file whose elements are seed, seed+1, ... modulo `mod`; a name that ends in .gz is gzipped. */
+/* Write an IDX file whose elements are seed, seed+1, ... modulo `mod`; a name that ends in .gz is
+ * gzipped. */
 static void put(const char *dir, const char *name, uint8_t type, const char *shape, unsigned seed,
                 unsigned mod)
 {
@@ -89,7 +92,7 @@ static void test_folder(void **state)
     assert_true(train.xxh3 == XXH3_64bits(all, sizeof all));
     assert_true(train.xxh3 != test.xxh3);
 
-    /* Whoever opens only one part sees the same of it, and as many classes. */
+    /* A part that is opened alone is the same, and has as many classes. */
     assert_int_equal(yk_data_open_test(*state, NULL, &alone, &e), YK_OK);
     assert_true(alone.xxh3 == test.xxh3 && alone.classes == 5 && strcmp(alone.split, "test") == 0);
     yk_dataset_release(&alone);
@@ -203,8 +206,7 @@ static void test_mnist(void **state)
     struct yk_dataset train, test;
     struct yk_error e;
     if (!mnist_folder(folder)) {
-        print_message("MNIST is not in the cache\n");
-        skip();
+        skip_because("MNIST is not in the cache");
     }
     assert_int_equal(yk_data_open("mnist", NULL, &train, &test, &e), YK_OK);
     assert_string_equal(train.name, "mnist");
@@ -218,7 +220,7 @@ static void test_mnist(void **state)
 }
 
 #if !defined(__SANITIZE_ADDRESS__) &&                                                              \
-    !defined(__SANITIZE_THREAD__) /* their shadow memory would drown the measure */
+    !defined(__SANITIZE_THREAD__) /* sanitizers' shadow memory would drown the measure */
 #define MEASURES_MEMORY
 /* The bytes of the data set once, plus at most 25 %. */
 static void test_memory(void **state)
@@ -226,8 +228,7 @@ static void test_memory(void **state)
     (void)state;
     char folder[YK_PATH_MAX];
     if (!mnist_folder(folder)) {
-        print_message("MNIST is not in the cache\n");
-        skip();
+        skip_because("MNIST is not in the cache");
     }
     int status;
     pid_t pid = fork();

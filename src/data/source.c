@@ -1,10 +1,11 @@
-/* source.c - the order in which the rows of a dataset are trained on: another one each epoch.
+/* source.c - the order in which the rows of a dataset are trained on, a new one each epoch.
  *
- * The order of an epoch is a Fisher-Yates shuffle of the rows, always from file order and from a random stream keyed by
- * (seed, epoch), or of each window of rows by itself: it depends on nothing that happened before and not on who asks, so workers that each ask for their own part of a
- * batch see one order, and a run that begins in the middle of epoch k sees what one that walked there sees. It is made by whoever first
- * asks for a batch of its epoch. Two orders are kept, so that a late batch of the epoch before is still there.
- * THREADS: any number of threads may ask; nobody changes the dataset. */
+ * The order of an epoch is a Fisher-Yates shuffle of all rows, or of each window of rows. It always
+ * starts from file order and from a random stream keyed by (seed, epoch), so it depends neither on
+ * earlier epochs nor on the caller: all workers see one order, and a resumed run sees the order of
+ * an uninterrupted one. The first caller of an epoch makes its order. Two orders are kept, so that
+ * late batches of the epoch before still find theirs.
+ * THREADS: any number of threads may ask; the dataset is only read. */
 #include "data/data.h"
 
 #include "base/rng.h"
@@ -12,11 +13,10 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-enum {
-    SHUFFLE_STREAM = 0x73687566
-}; /* keeps these numbers apart from other uses of (seed, epoch); "shuf" */
+/* "shuf": separates these numbers from other uses of (seed, epoch). */
+enum { SHUFFLE_STREAM = 0x73687566 };
 
-/* 32 random bits a call, two calls per number drawn: the generator is half of the cost of a shuffle. */
+/* 32 random bits a call, two calls for each 64-bit number: generating is half of a shuffle. */
 struct bits {
     struct yk_rng rng;
     uint32_t spare;
@@ -33,7 +33,7 @@ static inline uint32_t next_bits(struct bits *b)
     return (uint32_t)v;
 }
 
-/* Uniform in [0, n): Lemire's multiply-and-shift, as yk_rng_below, which would draw 64 bits each time. */
+/* Uniform in [0, n) by Lemire's multiply-and-shift, like yk_rng_below, but from 32 bits. */
 static inline uint32_t below(struct bits *b, uint32_t n)
 {
     uint64_t m = (uint64_t)next_bits(b) * n;

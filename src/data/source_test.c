@@ -1,4 +1,5 @@
-/* source_test.c - every example once an epoch, in an order that depends on seed and epoch only, whoever asks for which part of it. */
+/* source_test.c - every example once an epoch, in an order that depends on seed and epoch only, not
+ * on the caller. */
 #include "data/data.h"
 
 #include "base/clock.h"
@@ -15,11 +16,12 @@ enum { ROWS = 1003, EPOCHS = 3 };
 
 static const struct yk_dataset set = {.name = "numbers", .split = "train", .rows = ROWS};
 
-/* Walk `epochs` epochs in batches; what was dealt, in order, goes to `dealt` (epochs * rows). Checks what holds for every batch. */
+/* Walks `epochs` epochs in batches, and stores the examples in order in `dealt` (epochs * rows).
+ * Checks the properties of every batch. */
 static void walk(struct yk_source *s, uint32_t batch, int epochs, uint32_t *dealt)
 {
     uint64_t rows = s->set->rows, end = (uint64_t)epochs * rows;
-    const uint32_t *expected = NULL; /* what the batch before announced */
+    const uint32_t *expected = NULL; /* the rows that the batch before announced */
     uint32_t n_expected = 0;
     for (uint64_t at = 0; at < end;) {
         struct yk_batch b;
@@ -103,14 +105,15 @@ static void test_any_position(void **state)
             uint64_t left = ROWS - got % ROWS;
             yk_source_at(&s, got, left < 60 ? (uint32_t)left : 60, UINT64_MAX, &b);
             assert_int_equal(b.epoch, got / ROWS);
-            assert_int_equal(b.n_ahead, 0); /* nobody knows */
+            assert_int_equal(b.n_ahead, 0); /* unknown */
             assert_memory_equal(b.row, a + got, b.n * sizeof *a);
         }
         yk_source_release(&s);
     }
 }
 
-/* What comes next need not follow: parts are dealt to several workers. It is announced inside the epoch only, to its end at most. */
+/* The rows ahead need not follow: parts are dealt to several workers. They are announced inside the
+ * epoch only, at most to its end. */
 static void test_ahead(void **state)
 {
     (void)state;
@@ -162,7 +165,7 @@ static struct crowd {
     pthread_barrier_t epoch;
 } crowd;
 
-/* Every fourth part is mine. Nobody is more than an epoch ahead, as the deal sees to it. */
+/* This worker has every fourth part. No worker is more than an epoch ahead of another. */
 static void *take_part(void *arg)
 {
     uint64_t me = (uint64_t)(uintptr_t)arg;
@@ -179,7 +182,7 @@ static void *take_part(void *arg)
     return NULL;
 }
 
-/* Threads that ask for parts of the same epochs see one order, whoever makes it. */
+/* Threads that ask for parts of the same epochs see one order, whichever thread makes it. */
 static void test_threads(void **state)
 {
     (void)state;
@@ -200,7 +203,8 @@ static void test_threads(void **state)
     yk_source_release(&crowd.source);
 }
 
-/* All 24 orders of 4 rows come equally often: chi-square with 23 degrees of freedom stays under its 99.99 % point. */
+/* All 24 orders of 4 rows come equally often: chi-square with 23 degrees of freedom stays under its
+ * 99.99 % point. */
 static void test_unbiased(void **state)
 {
     (void)state;
@@ -237,7 +241,7 @@ static void test_refuses(void **state)
     yk_source_release(NULL);
 }
 
-/* A bound that only a mistake passes; the aim is 0.2 ms. */
+/* A bound that only a mistake exceeds; the aim is 0.2 ms. */
 static void test_is_quick(void **state)
 {
     (void)state;
@@ -255,7 +259,7 @@ static void test_is_quick(void **state)
     yk_source_release(&s);
     print_message("an epoch of 60000 rows is shuffled in %.3f ms\n", best * 1e3);
 #if defined(__SANITIZE_THREAD__)
-    assert_true(best < 0.2); /* every access is looked at */
+    assert_true(best < 0.2); /* a sanitizer looks at every access */
 #else
     assert_true(best < 0.010);
 #endif
@@ -283,14 +287,14 @@ static void test_windows(void **state)
     assert_memory_not_equal(a, a + ROWS, ROWS * sizeof *a);
 }
 
-/* What is held out is spread evenly, and the two parts are the whole. */
+/* Held-out rows are spread evenly, and the two parts are the whole set. */
 static void test_held_out(void **state)
 {
     (void)state;
     static const double SHARE[] = {0.1, 0.25, 0.5, 1.0 / 3, 0.9, 0.001};
     for (size_t k = 0; k < sizeof SHARE / sizeof *SHARE; k++) {
-        struct yk_dataset part[2] = {{.holdout = SHARE[k], .held = false},
-                                     {.holdout = SHARE[k], .held = true}};
+        struct yk_dataset part[2] = {{.holdout = SHARE[k], .is_test = false},
+                                     {.holdout = SHARE[k], .is_test = true}};
         uint32_t row[1000], last = 0;
         int seen[1000] = {0};
         part[1].rows = (uint32_t)(1000 * SHARE[k]);

@@ -1,7 +1,7 @@
 /* kernel.c - which instruction sets there are, and which of them this CPU can run; see kernel.h.
  * A new set is one line in SETS and one line of flags in the Makefile. */
 #include "kernel/kernel.h"
-#include "kernel/lanes.h"
+#include "kernel/batch16.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -11,55 +11,57 @@
     void yk_softmax_##isa(struct yk_softmax_pass *p);                                              \
     struct yk_logit yk_logreg_##isa(const struct yk_logreg_row *r);                                \
     void yk_pick_##isa(const struct yk_picks *p, float *copy);                                     \
-    void yk_lanes_conv_##isa(const struct yk_lanes_window *g, const float *in,                     \
-                             const float *weight, const float *bias, float *out, void *scratch);   \
-    void yk_lanes_conv_back_##isa(const struct yk_lanes_window *g, const float *dout,              \
-                                  const float *weight, float *din);                                \
-    void yk_lanes_conv_grad_##isa(const struct yk_lanes_window *g, const float *in,                \
-                                  const float *dout, float *dweight, float *dbias, void *scratch); \
-    void yk_lanes_maxpool_##isa(const struct yk_lanes_window *g, const float *in, float *out,      \
-                                uint8_t *index);                                                   \
-    void yk_lanes_maxpool_back_##isa(const struct yk_lanes_window *g, const float *dout,           \
-                                     const uint8_t *index, const float *out, float *din);          \
-    void yk_lanes_avgpool_##isa(const struct yk_lanes_window *g, const float *in, float *out);     \
-    void yk_lanes_avgpool_back_##isa(const struct yk_lanes_window *g, const float *dout,           \
-                                     const float *out, float *din);                                \
-    void yk_lanes_dense_##isa(uint32_t in_n, uint32_t out_n, bool positive, const float *in,       \
-                              const float *weight, const float *bias, float *out);                 \
-    void yk_lanes_dense_back_##isa(uint32_t in_n, uint32_t out_n, const float *dout,               \
-                                   const float *weight, float *din);                               \
-    void yk_lanes_dense_grad_##isa(uint32_t in_n, uint32_t out_n, const float *in,                 \
-                                   const float *dout, float *dweight, float *dbias,                \
-                                   void *scratch);                                                 \
-    void yk_lanes_point_##isa(enum yk_lanes_point f, size_t n, const float *in, float *out);       \
-    void yk_lanes_point_back_##isa(enum yk_lanes_point f, size_t n, const float *out,              \
-                                   const float *dout, float *din);                                 \
-    void yk_lanes_loss_##isa(struct yk_lanes_loss *l);                                             \
-    void yk_lanes_from_u8_##isa(uint32_t c, size_t pixels, const uint8_t *const image[YK_LANES],   \
-                                const float *scale, const float *shift, float *out);               \
-    void yk_lanes_from_rows_##isa(size_t n, const float *const row[YK_LANES], float *out);         \
-    void yk_lanes_to_rows_##isa(size_t n, const float *in, float *const row[YK_LANES]);            \
-    static const struct yk_lanes LANES_##isa = {.conv = yk_lanes_conv_##isa,                       \
-                                                .conv_back = yk_lanes_conv_back_##isa,             \
-                                                .conv_grad = yk_lanes_conv_grad_##isa,             \
-                                                .maxpool = yk_lanes_maxpool_##isa,                 \
-                                                .maxpool_back = yk_lanes_maxpool_back_##isa,       \
-                                                .avgpool = yk_lanes_avgpool_##isa,                 \
-                                                .avgpool_back = yk_lanes_avgpool_back_##isa,       \
-                                                .dense = yk_lanes_dense_##isa,                     \
-                                                .dense_back = yk_lanes_dense_back_##isa,           \
-                                                .dense_grad = yk_lanes_dense_grad_##isa,           \
-                                                .point = yk_lanes_point_##isa,                     \
-                                                .point_back = yk_lanes_point_back_##isa,           \
-                                                .loss = yk_lanes_loss_##isa,                       \
-                                                .from_u8 = yk_lanes_from_u8_##isa,                 \
-                                                .from_rows = yk_lanes_from_rows_##isa,             \
-                                                .to_rows = yk_lanes_to_rows_##isa};                \
+    void yk_batch16_conv_##isa(const struct yk_batch16_window *g, const float *in,                 \
+                               const float *weight, const float *bias, float *out, void *scratch); \
+    void yk_batch16_conv_back_##isa(const struct yk_batch16_window *g, const float *dout,          \
+                                    const float *weight, float *din);                              \
+    void yk_batch16_conv_grad_##isa(const struct yk_batch16_window *g, const float *in,            \
+                                    const float *dout, float *dweight, float *dbias,               \
+                                    void *scratch);                                                \
+    void yk_batch16_maxpool_##isa(const struct yk_batch16_window *g, const float *in, float *out,  \
+                                  uint8_t *index);                                                 \
+    void yk_batch16_maxpool_back_##isa(const struct yk_batch16_window *g, const float *dout,       \
+                                       const uint8_t *index, const float *out, float *din);        \
+    void yk_batch16_avgpool_##isa(const struct yk_batch16_window *g, const float *in, float *out); \
+    void yk_batch16_avgpool_back_##isa(const struct yk_batch16_window *g, const float *dout,       \
+                                       const float *out, float *din);                              \
+    void yk_batch16_dense_##isa(uint32_t in_n, uint32_t out_n, bool positive, const float *in,     \
+                                const float *weight, const float *bias, float *out);               \
+    void yk_batch16_dense_back_##isa(uint32_t in_n, uint32_t out_n, const float *dout,             \
+                                     const float *weight, float *din);                             \
+    void yk_batch16_dense_grad_##isa(uint32_t in_n, uint32_t out_n, const float *in,               \
+                                     const float *dout, float *dweight, float *dbias,              \
+                                     void *scratch);                                               \
+    void yk_batch16_point_##isa(enum yk_batch16_point f, size_t n, const float *in, float *out);   \
+    void yk_batch16_point_back_##isa(enum yk_batch16_point f, size_t n, const float *out,          \
+                                     const float *dout, float *din);                               \
+    void yk_batch16_loss_##isa(struct yk_batch16_loss *l);                                         \
+    void yk_batch16_from_u8_##isa(uint32_t c, size_t pixels,                                       \
+                                  const uint8_t *const image[YK_BATCH16], const float *scale,      \
+                                  const float *shift, float *out);                                 \
+    void yk_batch16_from_rows_##isa(size_t n, const float *const row[YK_BATCH16], float *out);     \
+    void yk_batch16_to_rows_##isa(size_t n, const float *in, float *const row[YK_BATCH16]);        \
+    static const struct yk_batch16 BATCH16_##isa = {.conv = yk_batch16_conv_##isa,                 \
+                                                    .conv_back = yk_batch16_conv_back_##isa,       \
+                                                    .conv_grad = yk_batch16_conv_grad_##isa,       \
+                                                    .maxpool = yk_batch16_maxpool_##isa,           \
+                                                    .maxpool_back = yk_batch16_maxpool_back_##isa, \
+                                                    .avgpool = yk_batch16_avgpool_##isa,           \
+                                                    .avgpool_back = yk_batch16_avgpool_back_##isa, \
+                                                    .dense = yk_batch16_dense_##isa,               \
+                                                    .dense_back = yk_batch16_dense_back_##isa,     \
+                                                    .dense_grad = yk_batch16_dense_grad_##isa,     \
+                                                    .point = yk_batch16_point_##isa,               \
+                                                    .point_back = yk_batch16_point_back_##isa,     \
+                                                    .loss = yk_batch16_loss_##isa,                 \
+                                                    .from_u8 = yk_batch16_from_u8_##isa,           \
+                                                    .from_rows = yk_batch16_from_rows_##isa,       \
+                                                    .to_rows = yk_batch16_to_rows_##isa};          \
     static const struct yk_kernels KERNELS_##isa = {.name = #isa,                                  \
                                                     .softmax = yk_softmax_##isa,                   \
                                                     .logreg = yk_logreg_##isa,                     \
                                                     .pick = yk_pick_##isa,                         \
-                                                    .lanes = &LANES_##isa};
+                                                    .batch16 = &BATCH16_##isa};
 
 DECLARE(plain)
 #if defined(__x86_64__)

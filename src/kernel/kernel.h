@@ -1,9 +1,10 @@
 /* kernel.h - the hot loops, one set per instruction set, chosen when a model is opened.
  *
- * Each *_isa.c file is compiled once per instruction set (plain C, AVX2 + FMA, AVX-512) from one source written with the
- * compiler's vector types; kernel.c asks the CPU and hands out the best table. The plain set needs nothing beyond the base
- * architecture, so the same file is what runs on aarch64. Results are the same in bits for one instruction set, and agree to
- * rounding between them. */
+ * Each *_isa.c file is compiled once per instruction set (plain C, AVX2 + FMA, AVX-512) from one
+ * source written with the compiler's vector types; kernel.c asks the CPU and hands out the best
+ * table. The plain set needs nothing beyond the base architecture, so the same file runs on
+ * aarch64. Results are equal bit for bit on one instruction set, and agree to rounding between
+ * sets. */
 #ifndef YK_KERNEL_KERNEL_H
 #define YK_KERNEL_KERNEL_H
 
@@ -15,14 +16,15 @@
 enum { YK_KERNEL_BLOCK = 8 }; /* pixels that are dropped or kept together */
 enum { YK_TILE = 128 }; /* examples that a softmax kernel carries through its phases together */
 
-/* One pass of softmax regression over rows of 8-bit pixels, packed as data/pack.c does:
+/* One pass of softmax regression over rows of 8-bit pixels, packed as data/images/pack.c does:
  *     z = scale * x W^T + b,   p = softmax(z),   loss = sum_i -log p[i][label_i]
- * and, if `grad_weight` is set, the gradients of that *sum*: dz = p - onehot, dW = scale * dz^T x, db = sum dz. */
+ * and, if `grad_weight` is set, the gradients of that *sum*: dz = p - onehot, dW = scale * dz^T x,
+ * db = sum dz. */
 struct yk_softmax_pass {
     uint32_t features; /* any; multiples of 8 are fastest */
     uint32_t classes;  /* 2 .. 256 */
-    const uint8_t *
-        blocks; /* blocks of 8 pixels that are not all zero, row after row, readable 8 bytes past the end */
+    /* blocks of 8 pixels that are not all zero, row after row, readable 8 bytes past the end */
+    const uint8_t *blocks;
     const uint32_t *first;   /* (rows + 1) the number of a row's first block */
     const uint64_t *nonzero; /* (rows, words) bit k of word w: the row has block 64 w + k */
     uint32_t words;
@@ -37,19 +39,20 @@ struct yk_softmax_pass {
     float *grad_weight;  /* (classes, features) overwritten; NULL: forward only */
     float *grad_bias;    /* (classes) overwritten */
     float *prob;         /* (n, classes) overwritten; NULL: not wanted */
-    void *
-        scratch; /* yk_softmax_scratch(features, classes) bytes, 64-byte aligned, private to the thread */
+    /* yk_softmax_scratch(features, classes) bytes, 64-byte aligned, private to the thread */
+    void *scratch;
     double loss;      /* out: summed over the n rows */
     uint32_t correct; /* out, forward only: rows whose first largest z is the label's */
 };
 
 size_t yk_softmax_scratch(uint32_t features, uint32_t classes);
 
-/* Every instruction set there is a build for, worst first; which of them this machine has, kernel.c asks the CPU. */
+/* Every instruction set with a build, worst first; kernel.c asks the CPU which of them it has. */
 #define YK_ISAS(X) X(plain) X(avx2) X(avx512)
 
-/* Weights of a sparse row, one after the other: *from[i], or else w[at[i]], or else w[i]; and behind them one more, the bias. What
- * others may write at the same time is only read through `from`, each float whole. */
+/* Weights of a sparse row, one after the other: *from[i], or else w[at[i]], or else w[i]; and
+ * behind them one more, the bias. Floats that other threads may write at the same time are only
+ * read through `from`, each one whole. */
 struct yk_picks {
     const float *w;
     const uint32_t *at; /* (n) or NULL */
@@ -59,7 +62,8 @@ struct yk_picks {
 };
 
 /* One row of logistic regression with a label 0 or 1, y = 2 label - 1:
- *     z = bias + sum_i x[i] w[i],   loss = log(1 + exp(-y z)),   g = d loss / d z = sigmoid(z) - label
+ *     z = bias + sum_i x[i] w[i],   loss = log(1 + exp(-y z)),
+ *     g = d loss / d z = sigmoid(z) - label
  * Lists that are written are filled up with zeros to YK_PADDED(n) floats. */
 struct yk_logreg_row {
     struct yk_picks weights;
@@ -70,31 +74,34 @@ struct yk_logreg_row {
 };
 #define YK_PADDED(n) (((size_t)(n) + 1 + 15) / 16 * 16)
 
-/* The sum is taken in an order that depends on n alone, so its bits do not depend on where the weights come from. */
+/* The sum is taken in an order that depends on n alone, so its bits do not depend on where the
+ * weights come from. */
 struct yk_logit {
-    float z; /* one that is not a number comes out as such */
-    float
-        g; /* relative error below 1e-6, also where sigmoid(z) is close to the label; never -0.0 */
-    float loss; /* likewise; z itself is a sum of floats */
+    float z; /* a sum of floats; NAN stays NAN */
+    /* Relative error below 1e-6, also where sigmoid(z) is close to the label; never -0.0. */
+    float g;
+    float loss; /* with the same relative error */
 };
 
 struct yk_kernels {
     const char *name;
     void (*softmax)(struct yk_softmax_pass *p);
     struct yk_logit (*logreg)(const struct yk_logreg_row *r);
-    void (*pick)(const struct yk_picks *p,
-                 float *copy);    /* (YK_PADDED(n)) side by side, the bias last */
-    const struct yk_lanes *lanes; /* layers of nets with few channels: lanes.h */
+    /* Copy the weights side by side, the bias last; `copy` is (YK_PADDED(n)). */
+    void (*pick)(const struct yk_picks *p, float *copy);
+    const struct yk_batch16 *batch16; /* layers of nets with few channels: batch16.h */
 };
 
 /* "auto" or the name of a set. YK_USAGE if there is none of that name or this CPU cannot run it. */
 yk_code yk_kernels_pick(const char *name, const struct yk_kernels **out, struct yk_error *e);
 
-/* Sets in the order of what they need, whatever this CPU can: machines compare these to find what all of them can run. */
+/* The place of a set in the order of needs, on any CPU: machines compare ranks to find the best set
+ * that all of them can run. */
 unsigned yk_kernels_rank(const char *name); /* 0 (plain) for a name that is none */
 const char *yk_kernels_name(unsigned rank);
 
-/* The i-th set that this CPU can run, best last; NULL past the end. Tests and benchmarks walk it. */
+/* The i-th set that this CPU can run, best last; NULL past the end. Tests and benchmarks walk
+ * it. */
 const struct yk_kernels *yk_kernels_at(unsigned i);
 
 #endif

@@ -1,11 +1,30 @@
-/* kernel_test.c - which set of kernels one gets for a name: the best for "auto", the very one otherwise, or a sentence. */
+/* kernel_test.c - which set of kernels one gets for a name: the best for "auto", the very one
+ * otherwise, or a sentence. */
 #include "kernel/kernel.h"
+#include "tests/isas.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
 
 #include <cmocka.h>
+
+/* A set has all its kernels, is found by its name, and is no other under another name. */
+static void test_set(void **state)
+{
+    (void)state;
+    const struct yk_kernels *k;
+    struct yk_error e;
+    assert_true(kernels->softmax != NULL && kernels->logreg != NULL && kernels->pick != NULL &&
+                kernels->batch16 != NULL);
+    assert_int_equal(yk_kernels_pick(kernels->name, &k, &e), YK_OK);
+    assert_ptr_equal(k, kernels);
+    assert_string_equal(yk_kernels_name(yk_kernels_rank(kernels->name)), kernels->name);
+    for (unsigned i = 0; yk_kernels_at(i) != kernels; i++)
+        assert_true(strcmp(yk_kernels_at(i)->name, k->name) != 0 &&
+                    yk_kernels_at(i)->softmax != k->softmax &&
+                    yk_kernels_at(i)->logreg != k->logreg);
+}
 
 static void test_list(void **state)
 {
@@ -14,16 +33,8 @@ static void test_list(void **state)
     struct yk_error e;
     unsigned n = 0;
     assert_string_equal(yk_kernels_at(0)->name, "plain"); /* runs everywhere */
-    for (; yk_kernels_at(n) != NULL; n++) {
-        assert_non_null(yk_kernels_at(n)->softmax);
-        assert_true(yk_kernels_at(n)->logreg != NULL && yk_kernels_at(n)->pick != NULL);
-        assert_int_equal(yk_kernels_pick(yk_kernels_at(n)->name, &k, &e), YK_OK);
-        assert_ptr_equal(k, yk_kernels_at(n));
-        for (unsigned i = 0; i < n; i++) /* sets of their own, not one under several names */
-            assert_true(strcmp(yk_kernels_at(i)->name, k->name) != 0 &&
-                        yk_kernels_at(i)->softmax != k->softmax &&
-                        yk_kernels_at(i)->logreg != k->logreg);
-    }
+    while (yk_kernels_at(n) != NULL)
+        n++;
     assert_null(yk_kernels_at(n + 1));
     assert_int_equal(yk_kernels_pick("auto", &k, &e), YK_OK);
     assert_ptr_equal(k, yk_kernels_at(n - 1)); /* best last */
@@ -65,7 +76,8 @@ static void test_scratch(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_list), cmocka_unit_test(test_refuses),
-                                       cmocka_unit_test(test_scratch)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest once[] = {cmocka_unit_test(test_list), cmocka_unit_test(test_refuses),
+                                      cmocka_unit_test(test_scratch)};
+    const struct CMUnitTest each[] = {cmocka_unit_test(test_set)};
+    return isa_run(once, sizeof once / sizeof once[0], each, sizeof each / sizeof each[0]);
 }

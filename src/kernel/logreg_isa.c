@@ -1,18 +1,21 @@
-/* logreg_isa.c - one row of sparse logistic regression: a few dozen weights to one logit, its loss and its slope. Compiled once per
- * instruction set.
+/* logreg_isa.c - one row of sparse logistic regression: a few dozen weights to one logit, its loss
+ * and its slope. Compiled once per instruction set.
  *
- * The sum: entry i goes to lane i % 16, the bias is entry n with value 1, lanes are added pairwise at the end. So the order
- * depends on the row's length only, not on whether its weights lie side by side. Scattered ones are put together by loads and
- * inserts, which is twice as fast as the CPU's own gather. What is copied or made side by side is stored in whole vectors: a wide
- * load that has to wait for narrow stores costs more than a row's arithmetic.
+ * The sum: entry i goes to lane i % 16, the bias is entry n with value 1, lanes are added pairwise
+ * at the end. So the order depends on the row's length only, not on whether its weights lie side by
+ * side. Scattered ones are put together by loads and inserts, which is twice as fast as the CPU's
+ * own gather. What is copied or made side by side is stored in whole vectors: a wide load that has
+ * to wait for narrow stores costs more than a row's arithmetic.
  *
- * With m = -y z, the margin by which the row is wrong, and e = exp(-|m|) in (0, 1], nothing overflows and nothing cancels:
+ * With m = -y z, the margin by which the row is wrong, and e = exp(-|m|) in (0, 1], nothing
+ * overflows and nothing cancels:
  *
  *     loss = max(m, 0) + log(1 + e)            log(1 + e) = 2 atanh(s), s = e / (2 + e) in (0, 1/3]
  *     |g|  = m > 0 ? 1/(1 + e) : e/(1 + e)     sign(g) = -y
  *
- * exp and atanh are polynomials by interpolation at Chebyshev nodes, good to 1e-8 and 2e-8 where they are used, so that what is left is
- * the rounding of floats. One row at a time is fast enough: the next rows' sums run beside this row's polynomial.
+ * exp and atanh are polynomials by interpolation at Chebyshev nodes, good to 1e-8 and 2e-8 where
+ * they are used, so that what is left is the rounding of floats. One row at a time is fast enough:
+ * the next rows' sums run beside this row's polynomial.
  * LIMITS: exp(-|m|) is 0 from |m| = 87 on, where a float has no exponents left. */
 #include "kernel/kernel.h"
 
@@ -104,8 +107,8 @@ INLINE lanes add_product(lanes sum, lanes a, lanes b)
     return _mm512_fmadd_ps(a, b, sum);
 }
 
-/* a b + 0.0f, which takes the sign off a zero; written so that the compiler cannot fuse it, as a product that rounds to -0.0 would
- * stay so. */
+/* a b + 0.0f, which takes the sign off a zero; written so that the compiler cannot fuse it, as a
+ * product that rounds to -0.0 would stay so. */
 INLINE lanes product(lanes a, lanes b)
 {
     lanes p = _mm512_mul_ps(a, b);
@@ -164,8 +167,8 @@ INLINE lanes add_product(lanes sum, lanes a, lanes b)
     return sum;
 }
 
-/* a b + 0.0f, which takes the sign off a zero; written so that the compiler cannot fuse it, as a product that rounds to -0.0 would
- * stay so. */
+/* a b + 0.0f, which takes the sign off a zero; written so that the compiler cannot fuse it, as a
+ * product that rounds to -0.0 would stay so. */
 INLINE lanes product(lanes a, lanes b)
 {
     for (int k = 0; k < 4; k++) {
@@ -239,8 +242,8 @@ INLINE float sum(const struct yk_picks *p, const float *x, float *copy)
 INLINE float exp_minus(float a)
 {
     static const float LOG2E = 1.44269504f, LN2_HIGH = 0.693359375f, LN2_LOW = -2.12194440e-4f;
-    static const float ROUND =
-        12582912.0f; /* 1.5 * 2^23: adding it leaves a whole number in the last bits */
+    /* 1.5 * 2^23: adding it leaves a whole number in the last bits */
+    static const float ROUND = 12582912.0f;
     float top = a > 87.0f ? 87.0f : a; /* one that is not a number stays so */
     float shifted = ROUND - top * LOG2E, k = shifted - ROUND;
     float r = (-top - k * LN2_HIGH) - k * LN2_LOW;

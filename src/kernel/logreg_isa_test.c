@@ -1,7 +1,9 @@
-/* logreg_isa_test.c - one row of logistic regression on every instruction set: against doubles, at the ends of the number line,
- * and equal in bits whichever way the weights are handed over. Buffers end where they end: the sanitizers see a read past them. */
+/* logreg_isa_test.c - one row of logistic regression on every instruction set: against doubles, at
+ * the ends of the number line, and equal in bits whichever way the weights are handed over. Buffers
+ * end where they end: the sanitizers see a read past them. */
 #include "base/rng.h"
 #include "kernel/kernel.h"
+#include "tests/isas.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -28,8 +30,8 @@ static bool same(struct yk_logit a, struct yk_logit b)
 static struct yk_logit alone(const struct yk_kernels *k, float bias, unsigned label)
 {
     const struct yk_logreg_row row = {.weights.bias = bias, .label = label};
-    return k->logreg(
-        &row); /* cppcheck-suppress returnDanglingLifetime ; three floats, no pointer among them */
+    /* cppcheck-suppress returnDanglingLifetime ; three floats, no pointer among them */
+    return k->logreg(&row);
 }
 
 static void *copy_of(const void *p, size_t bytes)
@@ -67,54 +69,50 @@ static void test_sum(void **state)
         assert_non_null(from);
         for (uint32_t i = 0; i < n; i++)
             from[i] = &spread[at[i]];
-        for (unsigned k = 0; yk_kernels_at(k) != NULL; k++) {
-            const struct yk_kernels *kernels = yk_kernels_at(k);
-            const struct yk_picks picks[] = {{.w = wn, .n = n, .bias = bias},
-                                             {.w = spread, .at = atn, .n = n, .bias = bias},
-                                             {.from = from, .n = n, .bias = bias}};
-            struct yk_logit a = {0}, b = {0};
-            for (unsigned way = 0; way < 3;
-                 way++) { /* side by side, by index, by address: equal in bits */
-                float copy[LONGEST + 17], grad[LONGEST + 17];
-                struct yk_logreg_row row = {.weights = picks[way], .label = n & 1};
-                struct yk_logit ones = kernels->logreg(&row);
-                row.x = one;
-                assert_true(same(ones, kernels->logreg(&row)));
-                memset(grad, -1, sizeof grad);
-                row.grad = grad;
-                row.x = NULL;
-                assert_true(same(ones, kernels->logreg(&row)));
-                for (uint32_t i = 0; i < LONGEST + 17;
-                     i++) /* x g, g, zeros, and not a float more */
-                    assert_true(i <= n             ? grad[i] == ones.g
-                                : i < YK_PADDED(n) ? grad[i] == 0
-                                                   : isnan(grad[i]));
-                row.x = xn;
-                memset(copy, -1, sizeof copy);
-                memset(grad, -1, sizeof grad);
-                row.copy = copy;
-                struct yk_logit full = kernels->logreg(&row);
-                for (uint32_t i = 0; i < LONGEST + 17; i++) {
-                    assert_true(i < n    ? grad[i] == x[i] * full.g + 0.0f
-                                : i == n ? grad[i] == full.g
-                                         : true);
-                    assert_true(i < n ? copy[i] == w[i] : i == n ? copy[i] == bias : true);
-                    assert_true(i <= n || (i < YK_PADDED(n) ? grad[i] == 0 && copy[i] == 0
-                                                            : isnan(grad[i]) && isnan(copy[i])));
-                }
-                float picked[LONGEST + 17];
-                memset(picked, -1, sizeof picked);
-                kernels->pick(&picks[way], picked);
-                assert_memory_equal(picked, copy, sizeof copy);
-                if (way == 0) {
-                    a = full;
-                    b = ones;
-                }
-                assert_true(same(a, full) && same(b, ones));
+        const struct yk_picks picks[] = {{.w = wn, .n = n, .bias = bias},
+                                         {.w = spread, .at = atn, .n = n, .bias = bias},
+                                         {.from = from, .n = n, .bias = bias}};
+        struct yk_logit a = {0}, b = {0};
+        for (unsigned way = 0; way < 3;
+             way++) { /* side by side, by index, by address: equal in bits */
+            float copy[LONGEST + 17], grad[LONGEST + 17];
+            struct yk_logreg_row row = {.weights = picks[way], .label = n & 1};
+            struct yk_logit ones = kernels->logreg(&row);
+            row.x = one;
+            assert_true(same(ones, kernels->logreg(&row)));
+            memset(grad, -1, sizeof grad);
+            row.grad = grad;
+            row.x = NULL;
+            assert_true(same(ones, kernels->logreg(&row)));
+            for (uint32_t i = 0; i < LONGEST + 17; i++) /* x g, g, zeros, and not a float more */
+                assert_true(i <= n             ? grad[i] == ones.g
+                            : i < YK_PADDED(n) ? grad[i] == 0
+                                               : isnan(grad[i]));
+            row.x = xn;
+            memset(copy, -1, sizeof copy);
+            memset(grad, -1, sizeof grad);
+            row.copy = copy;
+            struct yk_logit full = kernels->logreg(&row);
+            for (uint32_t i = 0; i < LONGEST + 17; i++) {
+                assert_true(i < n    ? grad[i] == x[i] * full.g + 0.0f
+                            : i == n ? grad[i] == full.g
+                                     : true);
+                assert_true(i < n ? copy[i] == w[i] : i == n ? copy[i] == bias : true);
+                assert_true(i <= n || (i < YK_PADDED(n) ? grad[i] == 0 && copy[i] == 0
+                                                        : isnan(grad[i]) && isnan(copy[i])));
             }
-            assert_true(fabs(a.z - z) <= 1e-6 * size);
-            assert_true(fabs(b.z - plain) <= 1e-6 * size);
+            float picked[LONGEST + 17];
+            memset(picked, -1, sizeof picked);
+            kernels->pick(&picks[way], picked);
+            assert_memory_equal(picked, copy, sizeof copy);
+            if (way == 0) {
+                a = full;
+                b = ones;
+            }
+            assert_true(same(a, full) && same(b, ones));
         }
+        assert_true(fabs(a.z - z) <= 1e-6 * size);
+        assert_true(fabs(b.z - plain) <= 1e-6 * size);
         free(from);
         free(wn);
         free(xn);
@@ -122,63 +120,60 @@ static void test_sum(void **state)
     }
 }
 
-/* Slope and loss relative to what they are, from a row that is right by 87 to one that is wrong by 1000. */
+/* Slope and loss relative to what they are, from a row that is right by 87 to one that is wrong by
+ * 1000. */
 static void test_accuracy(void **state)
 {
     (void)state;
-    for (unsigned k = 0; yk_kernels_at(k) != NULL; k++) {
-        const struct yk_kernels *row = yk_kernels_at(k);
-        double worst_g = 0, worst_loss = 0;
-        for (int i = -87000; i <= 1000000; i += i < 90000 ? 1 : 997) {
-            float m = (float)i / 1000; /* the margin by which it is wrong */
-            double g = 1 / (1 + exp(-(double)m)),
-                   loss = m > 0 ? m + log1p(exp(-(double)m)) : log1p(exp((double)m));
-            struct yk_logit zero = alone(row, m, 0), one = alone(row, -m, 1);
-            assert_true(zero.g == -one.g && zero.loss == one.loss && zero.z == m && one.z == -m);
-            worst_g = fmax(worst_g, fabs(zero.g - g) / g);
-            worst_loss = fmax(worst_loss, fabs(zero.loss - loss) / loss);
-        }
-        assert_true(worst_g < 3e-7);
-        assert_true(worst_loss < 3e-7);
+    const struct yk_kernels *row = kernels;
+    double worst_g = 0, worst_loss = 0;
+    for (int i = -87000; i <= 1000000; i += i < 90000 ? 1 : 997) {
+        float m = (float)i / 1000; /* the margin by which it is wrong */
+        double g = 1 / (1 + exp(-(double)m)),
+               loss = m > 0 ? m + log1p(exp(-(double)m)) : log1p(exp((double)m));
+        struct yk_logit zero = alone(row, m, 0), one = alone(row, -m, 1);
+        assert_true(zero.g == -one.g && zero.loss == one.loss && zero.z == m && one.z == -m);
+        worst_g = fmax(worst_g, fabs(zero.g - g) / g);
+        worst_loss = fmax(worst_loss, fabs(zero.loss - loss) / loss);
     }
+    assert_true(worst_g < 3e-7);
+    assert_true(worst_loss < 3e-7);
 }
 
 static void test_ends(void **state)
 {
     (void)state;
-    for (unsigned k = 0; yk_kernels_at(k) != NULL; k++) {
-        const struct yk_kernels *row = yk_kernels_at(k);
-        struct yk_logit even = alone(row, 0, 1), far = alone(row, 1e30f, 1);
-        assert_true(even.g == -0.5f && fabs(even.loss - log(2)) < 1e-7);
-        assert_true(far.g == 0 && !signbit(far.g) &&
-                    far.loss == 0); /* right beyond doubt: no gradient, and a plain zero */
-        far = alone(row, 1e30f, 0);
-        assert_true(far.g == 1 && far.loss == 1e30f);
-        far = alone(row, INFINITY, 0);
-        assert_true(far.g == 1 && isinf(far.loss));
-        far = alone(row, INFINITY, 1);
-        assert_true(far.g == 0 && far.loss == 0);
-        const float w[3] = {1, NAN, 2}, huge[3] = {3e38f, 3e38f, -1};
-        for (unsigned label = 0; label < 2; label++) {
-            struct yk_logit lost = row->logreg(&(struct yk_logreg_row){
-                .weights = {.w = w, .n = 3},
-                .label = label}); /* a run that diverged must be seen to have */
-            assert_true(isnan(lost.z) && isnan(lost.g) && isnan(lost.loss));
-        }
-        assert_true(isinf(
-            row->logreg(&(struct yk_logreg_row){.weights = {.w = huge, .n = 2}, .x = huge}).loss));
-        /* a gradient that is too small for a float is a plain zero too */
-        float grad[16];
-        const float tiny[1] = {1e-45f};
-        far = row->logreg(&(struct yk_logreg_row){
-            .weights = {.w = tiny, .n = 1}, .x = tiny, .label = 1, .grad = grad});
-        assert_true(far.g == -0.5f && grad[0] == 0 && !signbit(grad[0]));
+    const struct yk_kernels *row = kernels;
+    struct yk_logit even = alone(row, 0, 1), far = alone(row, 1e30f, 1);
+    assert_true(even.g == -0.5f && fabs(even.loss - log(2)) < 1e-7);
+    /* right beyond doubt: no gradient, and a plain zero */
+    assert_true(far.g == 0 && !signbit(far.g) && far.loss == 0);
+    far = alone(row, 1e30f, 0);
+    assert_true(far.g == 1 && far.loss == 1e30f);
+    far = alone(row, INFINITY, 0);
+    assert_true(far.g == 1 && isinf(far.loss));
+    far = alone(row, INFINITY, 1);
+    assert_true(far.g == 0 && far.loss == 0);
+    const float w[3] = {1, NAN, 2}, huge[3] = {3e38f, 3e38f, -1};
+    for (unsigned label = 0; label < 2; label++) {
+        struct yk_logit lost = row->logreg(
+            &(struct yk_logreg_row){.weights = {.w = w, .n = 3},
+                                    .label = label}); /* a run that diverged must be seen to have */
+        assert_true(isnan(lost.z) && isnan(lost.g) && isnan(lost.loss));
     }
+    assert_true(isinf(
+        row->logreg(&(struct yk_logreg_row){.weights = {.w = huge, .n = 2}, .x = huge}).loss));
+    /* a gradient that is too small for a float is a plain zero too */
+    float grad[16];
+    const float tiny[1] = {1e-45f};
+    far = row->logreg(&(struct yk_logreg_row){
+        .weights = {.w = tiny, .n = 1}, .x = tiny, .label = 1, .grad = grad});
+    assert_true(far.g == -0.5f && grad[0] == 0 && !signbit(grad[0]));
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sum), cmocka_unit_test(test_accuracy),
-                                       cmocka_unit_test(test_ends)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest each[] = {cmocka_unit_test(test_sum), cmocka_unit_test(test_accuracy),
+                                      cmocka_unit_test(test_ends)};
+    return isa_run(NULL, 0, each, sizeof each / sizeof each[0]);
 }

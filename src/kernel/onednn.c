@@ -1,8 +1,10 @@
-/* onednn.c - plans chains of layers and runs them; see onednn.h, and onednn_plan.h for what a plan is.
+/* onednn.c - plans chains of layers and runs them; see onednn.h, and onednn_plan.h for what a plan
+ * is.
  *
- * Layers say what they do in onednn_layers.c and onednn_norm.c. Here is what they have in common: tensors and when they live, reorders where two
- * neighbours want different layouts, and the arena, in which a tensor is given the lowest place that no tensor of its time has,
- * the largest first. Scratchpads are tensors that live for one operation. */
+ * Layers append their operations in onednn_layers.c. This file has what they have in common:
+ * tensors and when they live, reorders where two neighbours want different layouts, and the arena,
+ * in which a tensor is given the lowest place that no tensor of its time has, the largest first.
+ * Scratchpads are tensors that live for one operation. */
 #include "kernel/onednn_plan.h"
 
 #include "base/clock.h"
@@ -15,7 +17,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* From OpenMP's run-time library, which oneDNN brings along. Declared here, as compilers that have no header for it read this file too. */
+/* From OpenMP's run-time library, which oneDNN brings along. Declared here, as compilers that have
+ * no header for it read this file too. */
 extern void omp_set_num_threads(int n);
 
 enum { LINE = 64 };
@@ -38,11 +41,10 @@ static const char *status_text(dnnl_status_t s)
 void yk_dnn_limit(const char *isa)
 {
 #ifdef __x86_64__
-    dnnl_set_max_cpu_isa(
-        strcmp(isa, "avx512") == 0 ? dnnl_cpu_isa_avx512_core
-        : strcmp(isa, "avx2") == 0
-            ? dnnl_cpu_isa_avx2
-            : dnnl_cpu_isa_sse41); /* fails if there was a chain: then that one's counts */
+    /* It fails if there was a chain: the first limit counts. */
+    dnnl_set_max_cpu_isa(strcmp(isa, "avx512") == 0 ? dnnl_cpu_isa_avx512_core
+                         : strcmp(isa, "avx2") == 0 ? dnnl_cpu_isa_avx2
+                                                    : dnnl_cpu_isa_sse41);
 #else
     (void)isa;
 #endif
@@ -341,7 +343,9 @@ static void bind_all(struct yk_dnn *d)
         void *at = x->place == YK_IN_ARENA ? d->arena + d->tensor[x->base].at : NULL;
         yk_dnn_check(d, d->layers, "memory", dnnl_memory_create(&x->memory, &x->md, d->engine, at));
     }
-    for (unsigned i = 0; d->rc == YK_OK && i < d->ops; i++)
+    if (d->rc != YK_OK)
+        return;
+    for (unsigned i = 0; i < d->ops; i++)
         for (int k = 0; k < d->op[i].args; k++)
             d->op[i].arg[k].memory = d->tensor[d->op[i].tensor[k]].memory;
 }
@@ -374,9 +378,11 @@ static void park_once(void)
     pthread_attr_destroy(&attr);
 }
 
-/* Threads of OpenMP that wait for each other, as they do at every layer, spin for milliseconds before they sleep. On a machine that others use as well, the
- * one that spins takes the CPU from the one that it waits for, and steps take several times as long. No function changes that, but where
- * libgomp counts more threads than there are CPUs it spins a thousandth as long. So as many as CPUs are started, to sleep and be counted. */
+/* Threads of OpenMP that wait for each other, as they do at every layer, spin for milliseconds
+ * before they sleep. On a machine that others use as well, the one that spins takes the CPU from
+ * the one that it waits for, and steps take several times as long. No function changes that, but
+ * where libgomp counts more threads than there are CPUs it spins a thousandth as long. So as many
+ * as CPUs are started, to sleep and be counted. */
 static void wait_politely(unsigned threads)
 {
     if (threads > 1)
@@ -449,11 +455,11 @@ yk_code yk_dnn_open(struct yk_dnn **out, const struct yk_dnn_layer *layer, unsig
         place_all(d);
         bind_all(d);
     }
-    for (unsigned i = 0; d->stage != NULL && i < layers;
-         i++) { /* hints for backward passes, of no use any more */
-        dnnl_primitive_desc_destroy(d->stage[i].forward);
-        d->stage[i].forward = NULL;
-    }
+    if (d->stage != NULL)
+        for (unsigned i = 0; i < layers; i++) { /* hints for backward passes, of no further use */
+            dnnl_primitive_desc_destroy(d->stage[i].forward);
+            d->stage[i].forward = NULL;
+        }
     yk_code rc = d->rc;
     d->e = NULL;
     if (rc != YK_OK)

@@ -1,10 +1,12 @@
-/* onednn_gemm.c - see onednn_gemm.h. dnnl_sgemm is row-major and takes plain pointers, so nothing is planned or kept.
+/* onednn_gemm.c - see onednn_gemm.h. dnnl_sgemm is row-major and takes plain pointers, so nothing
+ * is planned or kept.
  * THREADS: as onednn_gemm.h says; omp_set_num_threads speaks for the calling thread alone. */
 #include "kernel/onednn_gemm.h"
 
 #include <oneapi/dnnl/dnnl.h>
 
-/* From OpenMP's run-time library, which oneDNN brings along. Declared here, as compilers that have no header for it read this file too. */
+/* From OpenMP's run-time library, which oneDNN brings along. Declared here, as compilers that have
+ * no header for it read this file too. */
 extern void omp_set_num_threads(int n);
 
 void yk_gemm_threads(unsigned threads)

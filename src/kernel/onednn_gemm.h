@@ -1,7 +1,8 @@
-/* onednn_gemm.h - the product of two float matrices, by oneDNN's sgemm: within a tenth of what the multipliers can do on every CPU it
- * knows.
- * THREADS: a call computes with the number of OpenMP threads that its caller has asked for; callers of one process do not disturb each
- * other's number. Do not call it from several threads at once unless each has asked for one thread. */
+/* onednn_gemm.h - the product of two float matrices, by oneDNN's sgemm: within a tenth of what the
+ * multipliers can do on every CPU it knows.
+ * THREADS: a call computes with the number of OpenMP threads that its caller has asked for; callers
+ * of one process do not disturb each other's number. Do not call it from several threads at once
+ * unless each has asked for one thread. */
 #ifndef YK_KERNEL_ONEDNN_GEMM_H
 #define YK_KERNEL_ONEDNN_GEMM_H
 
@@ -21,7 +22,8 @@ struct yk_gemm_job { /* c = a b + beta c, all of them row after row */
     float beta;             /* 0: what c held does not matter, also if it was not a number */
 };
 
-/* An element is a sum of k products in float, added one after the other at worst: its error is at most k 2^-24 |a| |b|. */
+/* An element is a sum of k products in float, added one after the other at worst: its error is at
+ * most k 2^-24 |a| |b|. */
 yk_code yk_gemm(const struct yk_gemm_job *j, struct yk_error *e);
 
 #endif

@@ -1,4 +1,5 @@
-/* onednn_gemm_test.c - products of odd sizes, inside larger matrices, against three loops in double. */
+/* onednn_gemm_test.c - products of odd sizes, inside larger matrices, against three loops in
+ * double. */
 #include "kernel/onednn_gemm.h"
 
 #include <math.h>

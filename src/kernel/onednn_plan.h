@@ -1,8 +1,11 @@
-/* onednn_plan.h - what the onednn*.c files share: a chain under construction, its tensors and its operations.
+/* onednn_plan.h - what the onednn*.c files share: a chain under construction, its tensors and its
+ * operations.
  *
- * A plan is a list of *operations*, those of the forward pass and behind them those of the backward pass, each one a primitive (or a small function of
- * ours) with the *tensors* it reads and writes. A tensor in the arena lives from the first operation that touches it to the last; tensors
- * that do not live at the same time share memory. Errors are sticky: once one has happened, nothing more is built. */
+ * A plan is a list of *operations*, those of the forward pass and behind them those of the backward
+ * pass, each one a primitive (or a small function of ours) with the *tensors* it reads and writes.
+ * A tensor in the arena lives from the first operation that touches it to the last; tensors that do
+ * not live at the same time share memory. Errors are sticky: once one has happened, nothing more is
+ * built. */
 #ifndef YK_KERNEL_ONEDNN_PLAN_H
 #define YK_KERNEL_ONEDNN_PLAN_H
 
@@ -19,10 +22,10 @@ enum yk_place { YK_IN_ARENA, YK_IN_PARAMS, YK_IN_GRAD };
 struct yk_dnn_tensor {
     dnnl_memory_desc_t md;
     enum yk_place place;
-    size_t at;      /* arena: bytes; parameters and gradients: floats */
-    size_t bytes;   /* of an arena tensor */
-    yk_tensor base; /* the tensor whose memory this is another view of; itself */
-    unsigned first, last;
+    size_t at;            /* arena: bytes; parameters and gradients: floats */
+    size_t bytes;         /* of an arena tensor */
+    yk_tensor base;       /* the tensor whose memory this is another view of; itself */
+    unsigned first, last; /* operations that touch it */
     dnnl_memory_t memory;
 };
 
@@ -33,7 +36,7 @@ struct yk_dnn_op {
     dnnl_exec_arg_t arg[YK_DNN_ARGS];
     int args;
     unsigned layer;
-    bool done; /* with it the gradients of `layer` are complete */
+    bool done; /* after it the gradients of `layer` are complete */
 };
 
 /* What the backward pass of a layer needs to know of its forward pass. */
@@ -58,13 +61,14 @@ struct yk_dnn {
     struct yk_dnn_tensor *tensor;
     int tensors, tensor_room;
     struct yk_dnn_op *op;
-    unsigned ops, op_room, backward; /* the first operation of the backward pass */
+    unsigned ops, op_room;
+    unsigned backward; /* the first operation of the backward pass */
     yk_tensor input, output, output_grad, input_grad;
     bool channels_last;
     char *arena;
     size_t arena_bytes;
-    const float *params; /* what memory objects point to now */
-    float *grad;
+    const float *params; /* the memory objects point there now */
+    float *grad;         /* likewise */
     struct yk_dnn_facts facts;
     /* while it is built */
     yk_tensor now; /* the activations, or their gradients, that the next layer works on */
@@ -80,7 +84,8 @@ dnnl_memory_desc_t yk_dnn_image_md(const struct yk_dnn *d, const uint32_t shape[
 yk_tensor yk_dnn_tensor(struct yk_dnn *d, const dnnl_memory_desc_t *md, enum yk_place place,
                         size_t at);
 yk_tensor yk_dnn_alias(struct yk_dnn *d, yk_tensor of, const dnnl_memory_desc_t *md);
-/* The same numbers in another layout: the tensor itself if it has it, else a copy that an operation makes. */
+/* The same numbers in another layout: the tensor itself if it has it, else a copy that an operation
+ * makes. */
 yk_tensor yk_dnn_fit(struct yk_dnn *d, unsigned layer, yk_tensor t, const dnnl_memory_desc_t *want);
 void yk_dnn_reorder(struct yk_dnn *d, unsigned layer, yk_tensor from, yk_tensor to);
 float *yk_dnn_floats(const struct yk_dnn *d,
@@ -97,7 +102,8 @@ struct yk_dnn_use {
     int arg; /* DNNL_ARG_... */
     yk_tensor tensor;
 };
-/* An operation that executes `pd` on tensors, the last one being YK_DNN_NONE. The operation, or NULL after a failure. */
+/* An operation that executes `pd` on tensors, the last one being YK_DNN_NONE. The operation, or
+ * NULL after a failure. */
 struct yk_dnn_op *yk_dnn_add(struct yk_dnn *d, unsigned layer, const_dnnl_primitive_desc_t pd,
                              const struct yk_dnn_use *use);
 struct yk_dnn_op *yk_dnn_add_call(struct yk_dnn *d, unsigned layer,
@@ -107,11 +113,8 @@ struct yk_dnn_op *yk_dnn_add_call(struct yk_dnn *d, unsigned layer,
 
 /* onednn_layers.c: append the operations of a layer, from d->now to d->now. */
 void yk_dnn_layer_forward(struct yk_dnn *d, unsigned layer);
-void yk_dnn_layer_backward(struct yk_dnn *d, unsigned layer,
-                           bool data); /* data: the layers before want gradients */
+/* `data`: the layers before need gradients. */
+void yk_dnn_layer_backward(struct yk_dnn *d, unsigned layer, bool data);
 bool yk_dnn_layer_learns(const struct yk_dnn_layer *l);
-/* onednn_norm.c: lrn, batchnorm, dropout */
-void yk_dnn_norm_forward(struct yk_dnn *d, unsigned layer);
-void yk_dnn_norm_backward(struct yk_dnn *d, unsigned layer);
 
 #endif

@@ -1,22 +1,27 @@
-/* softmax_isa.c - softmax regression over 8-bit pixels, most of which are zero. Compiled once per instruction set.
+/* softmax_isa.c - softmax regression over 8-bit pixels, most of which are zero. Compiled once per
+ * instruction set.
  *
- * Four fifths of a digit's pixels are zero, so a dense matrix product wastes four fifths of its work, and a list of the
- * non-zero pixels wastes as much on building and walking the list. The middle way: a row is cut into *blocks* of 8 pixels,
- * one vector; the blocks that are all zero are dropped when the data is loaded (59 of 98 on MNIST), and a bit mask per row says
- * which are left.
+ * Four fifths of a digit's pixels are zero, so a dense matrix product wastes four fifths of its
+ * work, and a list of the non-zero pixels wastes as much on building and walking the list. The
+ * middle way: a row is cut into *blocks* of 8 pixels, one vector; the blocks that are all zero are
+ * dropped when the data is loaded (59 of 98 on MNIST), and a bit mask per row says which are left.
  *
- *     x        98 blocks of 8 pixels, mask 0011..   W  (classes, features)
- *     forward  for a row, over its blocks:          z[c]          += x[block] * W[c][block]     8 lanes, added up at the end
- *     backward for a block, over the rows that      dW[c][block]  += x[block] * dz[row][c]      in registers, stored once
- *              have it (the masks, transposed):
+ *     x         98 blocks of 8 pixels, mask 0011..   W  (classes, features)
+ *     forward   for a row, over its blocks:
+ *               z[c] += x[block] * W[c][block]          8 lanes, added up at the end
+ *     backward  for a block, over the rows that have it (the masks, transposed):
+ *               dW[c][block] += x[block] * dz[row][c]   in registers, stored once
  *
- * Rows go through in tiles of YK_TILE = 128, so that the rows of a block are two words of a transposed bit matrix. Forward walks the
- * pixels in strips short enough that the strip of W stays in the nearest caches while all rows of the tile pass by; the
- * blocks of W that any row needs are first copied to (block, class, 8) order, where every address is a constant away from the
- * next. Classes are taken GROUP at a time, as many accumulators as the registers hold. The rows of the *next* tile or
- * batch are prefetched one by one during forward, since shuffled rows are always cold.
+ * Rows go through in tiles of YK_TILE = 128, so that the rows of a block are two words of a
+ * transposed bit matrix. Forward walks the pixels in strips short enough that the strip of W stays
+ * in the nearest caches while all rows of the tile pass by; the blocks of W that any row needs are
+ * first copied to (block, class, 8) order, where every address is a constant away from the next.
+ * Classes are taken GROUP at a time, as many accumulators as the registers hold. The rows of the
+ * *next* tile or batch are prefetched one by one during forward, since shuffled rows are always
+ * cold.
  *
- * LIMITS: z, and so the loss, is in float; the loss of a tile is summed in double as log of a product (FACTORS numbers <= 256 fit). */
+ * LIMITS: z, and so the loss, is in float; the loss of a tile is summed in double as log of a
+ * product (FACTORS numbers <= 256 fit). */
 #include "kernel/kernel.h"
 
 #include <math.h>
@@ -58,8 +63,8 @@ struct scratch {
     float *packed; /* (blocks, classes, BLOCK) the blocks of W that were needed so far */
     uint64_t
         *mask; /* (words, YK_TILE) bit k of word w: block 64 w + k of that row is not all zero */
-    uint64_t *
-        column; /* (words, 64, HALVES) the same transposed: bit i of half h: row 64 h + i has the block */
+    /* (words, 64, HALVES) the same transposed: bit i of half h: row 64 h + i has the block */
+    uint64_t *column;
     uint64_t *ready;  /* (words) bit k: the block is in `packed` */
     uint32_t pad;     /* classes rounded up to LANES */
     uint32_t *cursor; /* (YK_TILE) the block at which each row stands */
@@ -102,9 +107,9 @@ size_t yk_softmax_scratch(uint32_t features, uint32_t classes)
 }
 #endif
 
-/* A block of 8 floats and what is done with it. Without AVX it is a pair: the compiler keeps a vector that is wider than the
- * machine's in memory, and would do so with every accumulator. Bytes are widened by hand, because left alone they take the way
- * through scalars. */
+/* A block of 8 floats and what is done with it. Without AVX it is a pair: the compiler keeps a
+ * vector that is wider than the machine's in memory, and would do so with every accumulator. Bytes
+ * are widened by hand, because left alone they take the way through scalars. */
 #if defined(YK_ISA_plain)
 typedef float quad_u __attribute__((vector_size(16), aligned(4)));
 typedef struct {
@@ -229,8 +234,9 @@ INLINE float max16(wide v)
     return v[0] > v[1] ? v[0] : v[1];
 }
 
-/* e^x for x <= 0, to about 2 ulp: 2^n times a polynomial on [-ln2/2, ln2/2]. Below -87 the result is as good as zero; a NaN
- * stays one, because the first line keeps the operand when the comparison fails. */
+/* e^x for x <= 0, to about 2 ulp: 2^n times a polynomial on [-ln2/2, ln2/2]. Below -87 the result
+ * is as good as zero; a NaN stays one, because the first line keeps the operand when the comparison
+ * fails. */
 INLINE wide exp16(wide x)
 {
     x = choose(x < -87.0f, (wide){0} - 87.0f, x);
@@ -249,7 +255,8 @@ INLINE wide exp16(wide x)
     return p * (wide)power;
 }
 
-/* Transpose a 64 x 64 bit matrix, bit 0 being the first column: swap ever smaller quarters. Line k goes to out[k * HALVES]. */
+/* Transpose a 64 x 64 bit matrix, bit 0 being the first column: swap ever smaller quarters. Line k
+ * goes to out[k * HALVES]. */
 static void transpose64(const uint64_t *in, uint64_t *out)
 {
     uint64_t a[64], low = 0x00000000ffffffff;
@@ -265,7 +272,8 @@ static void transpose64(const uint64_t *in, uint64_t *out)
         out[k * HALVES] = a[k];
 }
 
-/* z[0..count) += the blocks of one row that its masks (STRIP words, YK_TILE apart) name, times their packed weights. */
+/* z[0..count) += the blocks of one row that its masks (STRIP words, YK_TILE apart) name, times
+ * their packed weights. */
 INLINE void forward_row(const uint8_t *x, const uint64_t *mask, const float *packed, size_t stride,
                         float *z, const size_t count)
 {
@@ -286,8 +294,9 @@ INLINE void forward_row(const uint8_t *x, const uint64_t *mask, const float *pac
         z[c] += sum4(fold(acc[c]));
 }
 
-/* dW[0..count)[block] (+)= sum over the rows that `rows` (HALVES words) names of x[row][block] * dz[row][c]. Since blocks are visited in
- * order, each row's next one is where its cursor stands; `step` moves it on. */
+/* dW[0..count)[block] (+)= sum over the rows that `rows` (HALVES words) names of x[row][block] *
+ * dz[row][c]. Since blocks are visited in order, each row's next one is where its cursor stands;
+ * `step` moves it on. */
 INLINE void backward_block(const uint8_t *blocks, uint32_t *cursor, uint32_t step,
                            const uint64_t *rows, const float *dz, size_t pad, float *grad,
                            size_t features, bool fresh, const size_t count)
@@ -311,8 +320,9 @@ INLINE void backward_block(const uint8_t *blocks, uint32_t *cursor, uint32_t ste
         store(grad + c * features, acc[c]);
 }
 
-/* The two inner loops with the number of classes as a constant, so that the accumulators are registers. They stay functions of
- * their own: inlined into the loops around them, the compiler runs out of registers for addresses and keeps those in vectors. */
+/* The two inner loops with the number of classes as a constant, so that the accumulators are
+ * registers. They stay functions of their own: inlined into the loops around them, the compiler
+ * runs out of registers for addresses and keeps those in vectors. */
 typedef void forward_fn(const uint8_t *x, const uint64_t *mask, const float *packed, size_t stride,
                         float *z);
 typedef void backward_fn(const uint8_t *blocks, uint32_t *cursor, uint32_t step,
@@ -348,7 +358,8 @@ INLINE const struct group *group_for(uint32_t left)
     return left >= GROUP ? &GROUPS[0] : left >= 4 ? &GROUPS[1] : &GROUPS[2];
 }
 
-/* A row of MNIST is 5 or 6 lines long; a count that is always the same costs less than the right one, guessed wrong. */
+/* A row of MNIST is 5 or 6 lines long; a count that is always the same costs less than the right
+ * one, guessed wrong. */
 INLINE void prefetch_row(const struct yk_softmax_pass *p, uint32_t row)
 {
     enum { LINES = 6 };
@@ -361,7 +372,8 @@ INLINE void prefetch_row(const struct yk_softmax_pass *p, uint32_t row)
     __builtin_prefetch(p->nonzero + (size_t)row * p->words, 0, 2);
 }
 
-/* Copy the blocks of word `w` that `need` names and that are not there yet to packed order, a last one that is not full with zeros. */
+/* Copy the blocks of word `w` that `need` names and that are not there yet to packed order, a last
+ * one that is not full with zeros. */
 static void pack_weights(const struct yk_softmax_pass *p, const struct scratch *s, uint32_t w,
                          uint64_t need)
 {
@@ -417,7 +429,8 @@ static void forward(const struct yk_softmax_pass *p, const struct scratch *s, co
         }
 }
 
-/* z -> p, or (p - onehot) * scale where gradients are wanted; sums loss, hits and the bias gradient. */
+/* z -> p, or (p - onehot) * scale where gradients are wanted; sums loss, hits and the bias
+ * gradient. */
 static void softmax_rows(struct yk_softmax_pass *p, const struct scratch *s, const uint32_t *row,
                          uint32_t n, float *prob, const wide *bias, wide *grad_bias)
 {
@@ -429,8 +442,8 @@ static void softmax_rows(struct yk_softmax_pass *p, const struct scratch *s, con
         uint32_t label = p->labels[row[i]], parts = s->pad / LANES;
         wide top = lowest;
         for (uint32_t k = 0; k < parts; k++) {
-            z[k] = z[k] * p->scale +
-                   bias[k]; /* bias is -inf in the padding, so those lanes end as e^-inf = 0 */
+            /* bias is -inf in the padding, so those lanes end as e^-inf = 0 */
+            z[k] = z[k] * p->scale + bias[k];
             top = larger(z[k], top);
         }
         float max = max16(top), own = ((float *)z)[label];
@@ -462,10 +475,8 @@ static void softmax_rows(struct yk_softmax_pass *p, const struct scratch *s, con
             continue;
         for (uint32_t k = 0; k < parts; k++) {
             wide_i own_lane = lanes == (int32_t)(label - k * LANES);
-            z[k] -=
-                (wide)(own_lane &
-                       (wide_i)
-                           one); /* by mask: a scalar store into z would stall the loads that follow */
+            /* by mask: a scalar store into z would stall the loads that follow */
+            z[k] -= (wide)(own_lane & (wide_i)one);
             grad_bias[k] += z[k];
             z[k] *= p->scale;
         }
@@ -473,7 +484,7 @@ static void softmax_rows(struct yk_softmax_pass *p, const struct scratch *s, con
     p->loss += sum + log(product);
 }
 
-/* Which rows have which block. A few rows are told bit by bit; more are transposed as matrices. */
+/* Which rows have which block. A few rows are read bit after bit, more transposed as matrices. */
 static void find_columns(const struct scratch *s, uint32_t n)
 {
     for (uint32_t w = 0; w < s->words; w++) {
@@ -510,8 +521,8 @@ static void backward_classes(const struct yk_softmax_pass *p, const struct scrat
 static void backward(const struct yk_softmax_pass *p, const struct scratch *s, const uint32_t *row,
                      uint32_t n, bool fresh)
 {
-    bool zeroed =
-        fresh && n <= FEW; /* a few rows leave most blocks empty: clear them all at once */
+    /* a few rows leave most blocks empty: clear them all at once */
+    bool zeroed = fresh && n <= FEW;
     if (zeroed)
         memset(p->grad_weight, 0, sizeof(float) * p->classes * p->features);
     find_columns(s, n);
@@ -554,9 +565,8 @@ void JOIN(yk_softmax_, YK_ISA)(struct yk_softmax_pass *p)
     for (uint32_t at = 0; at < p->n; at += YK_TILE) {
         uint32_t n = p->n - at < YK_TILE ? p->n - at : YK_TILE;
         const uint32_t *row = p->row + at;
-        uint32_t left =
-            p->n - at -
-            n; /* rows of this pass still to come; after the last tile, the next batch's */
+        /* rows of this pass still to come; after the last tile, the next batch's */
+        uint32_t left = p->n - at - n;
         const uint32_t *ahead = left > 0 ? row + n : p->ahead;
         uint32_t n_ahead = left > 0 ? left : p->n_ahead;
         forward(p, &s, row, n, ahead, n_ahead < n ? n_ahead : n);

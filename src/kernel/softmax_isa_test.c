@@ -1,12 +1,14 @@
-/* softmax_isa_test.c - every instruction set against a slow, obvious softmax in double, over the shapes where blocks, strips,
- * tiles and groups of classes begin and end.
+/* softmax_isa_test.c - every instruction set against a slow, obvious softmax in double, over the
+ * shapes where blocks, strips, tiles and groups of classes begin and end.
  *
- * Inputs end at a page that may not be touched (or, with AddressSanitizer, at the end of an allocation of exactly that size), so
- * a kernel that reads or writes past them dies here. Outputs and scratch begin as NaN: whatever is not overwritten shows. Rows that
- * the pass does not name are full of 255s. */
+ * Inputs end at a page that may not be touched (or, with AddressSanitizer, at the end of an
+ * allocation of exactly that size), so a kernel that reads or writes past them dies here. Outputs
+ * and scratch begin as NaN: whatever is not overwritten shows. Rows that the pass does not name are
+ * full of 255s. */
 #include "kernel/kernel.h"
 
 #include "base/rng.h"
+#include "tests/isas.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -85,8 +87,8 @@ struct pass_case {
     size_t weights;              /* features * classes */
     double *z;                   /* (n, classes) */
     double loss, *prob, *grad_weight, *grad_bias;
-    double *
-        size_weight; /* what a gradient's error is measured against: the same sum over 1 instead of |dz| */
+    /* what a gradient's error is measured against: the same sum over 1 instead of |dz| */
+    double *size_weight;
     uint32_t correct;
 };
 
@@ -95,8 +97,8 @@ static float uniform(struct yk_rng *r)
     return (float)(yk_rng_unit(r) * 2 - 1);
 }
 
-/* Pixels as data/pack.c hands them over, written from its description: blocks that are not all zero, where a row's begin, and
- * which they are. The row that is never named stays as it is. */
+/* Pixels as data/images/pack.c hands them over, written from its description: blocks that are not
+ * all zero, where a row's begin, and which they are. The row that is never named stays as it is. */
 static void pack(struct pass_case *c, const uint8_t *x, uint32_t features)
 {
     uint32_t per_row = (features + 7) / 8, words = (per_row + 63) / 64, n = 0;
@@ -240,7 +242,7 @@ static void poison(float *f, size_t n)
         f[i] = NAN;
 }
 
-static void run(struct pass_case *c, const struct yk_kernels *k, struct yk_softmax_pass *p)
+static void run(struct pass_case *c, struct yk_softmax_pass *p)
 {
     memset(p->scratch, 0xff, yk_softmax_scratch(p->features, p->classes));
     if (p->grad_weight != NULL) {
@@ -251,7 +253,7 @@ static void run(struct pass_case *c, const struct yk_kernels *k, struct yk_softm
         poison(p->prob, (size_t)p->n * p->classes);
     p->loss = NAN;
     p->correct = 12345;
-    k->softmax(p);
+    kernels->softmax(p);
 }
 
 /* `slip`: how far a probability may be off (logits are floats, so it grows with them). */
@@ -274,25 +276,21 @@ static void compare(const struct pass_case *c, const char *name, double slip)
                   c->grad_weight[k * features + q], slip * c->size_weight[q]);
 }
 
-static void check_all_sets(struct pass_case *c, double slip)
+static void check_case(struct pass_case *c, double slip)
 {
     reference(c);
-    for (unsigned i = 0; yk_kernels_at(i) != NULL; i++) {
-        const struct yk_kernels *k = yk_kernels_at(i);
-        run(c, k, &c->pass);
-        compare(c, k->name, slip);
-        double loss = c->pass.loss;
-        struct yk_softmax_pass forward = c->pass;
-        forward.grad_weight = forward.grad_bias = NULL;
-        run(c, k, &forward);
-        if (forward.loss != loss || forward.correct != c->correct)
-            fail_msg(
-                "%s, %u x %u, n %u: forward only gives loss %.17g and %u right, not %.17g and %u",
-                k->name, c->pass.features, c->pass.classes, c->pass.n, forward.loss,
-                forward.correct, loss, c->correct);
-        for (size_t j = 0; j < (size_t)forward.n * forward.classes; j++)
-            assert_true(fabs((double)forward.prob[j] - c->prob[j]) <= slip);
-    }
+    run(c, &c->pass);
+    compare(c, kernels->name, slip);
+    double loss = c->pass.loss;
+    struct yk_softmax_pass forward = c->pass;
+    forward.grad_weight = forward.grad_bias = NULL;
+    run(c, &forward);
+    if (forward.loss != loss || forward.correct != c->correct)
+        fail_msg("%s, %u x %u, n %u: forward only gives loss %.17g and %u right, not %.17g and %u",
+                 kernels->name, c->pass.features, c->pass.classes, c->pass.n, forward.loss,
+                 forward.correct, loss, c->correct);
+    for (size_t j = 0; j < (size_t)forward.n * forward.classes; j++)
+        assert_true(fabs((double)forward.prob[j] - c->prob[j]) <= slip);
 }
 
 static void check_shape(uint32_t features, uint32_t classes, uint32_t n, unsigned density,
@@ -300,13 +298,14 @@ static void check_shape(uint32_t features, uint32_t classes, uint32_t n, unsigne
 {
     struct pass_case c;
     case_open(&c, features, classes, n, density, r);
-    check_all_sets(&c, 1e-5);
+    check_case(&c, 1e-5);
     case_close(&c);
 }
 
 /* --- the tests --- */
 
-/* Every pair of features and classes at every density; the number of rows walks along, so that it meets all of them. */
+/* Every pair of features and classes at every density; the number of rows walks along, so that it
+ * meets all of them. */
 static void test_shapes(void **state)
 {
     (void)state;
@@ -337,7 +336,7 @@ static void test_big_logits(void **state)
         case_open(&c, 65, 10, 65, 20, &r);
         for (uint32_t k = 0; k < 10; k++)
             ((float *)c.pass.bias)[k] = SIZE[i] * uniform(&r);
-        check_all_sets(&c, SIZE[i] < 1e30f ? SIZE[i] * 1e-6 : 1e-5);
+        check_case(&c, SIZE[i] < 1e30f ? SIZE[i] * 1e-6 : 1e-5);
         assert_true(c.loss > SIZE[i]); /* some labels lie far below the top */
         for (uint32_t j = 0; j < c.pass.n; j++) {
             double sum = 0;
@@ -358,12 +357,13 @@ static void test_big_logits(void **state)
     ((uint16_t *)c.pass.labels)[1] = 1;
     ((uint32_t *)c.pass.row)[0] = 0;
     ((uint32_t *)c.pass.row)[1] = 1;
-    check_all_sets(&c, 1e-4);
+    check_case(&c, 1e-4);
     assert_true(fabs(c.loss - 200) < 1e-4);
     case_close(&c);
 }
 
-/* The gradient is of the sum over rows. Zero weights make every probability 1/4, and then nothing rounds: bits must match. */
+/* The gradient is of the sum over rows. Zero weights make every probability 1/4, and then nothing
+ * rounds: bits must match. */
 static void test_sums_are_exact(void **state)
 {
     (void)state;
@@ -375,14 +375,12 @@ static void test_sums_are_exact(void **state)
     memset((float *)c.pass.weight, 0, c.weights * sizeof(float));
     memset((float *)c.pass.bias, 0, 4 * sizeof(float));
     reference(&c);
-    for (unsigned i = 0; yk_kernels_at(i) != NULL; i++) {
-        run(&c, yk_kernels_at(i), &c.pass);
-        for (size_t k = 0; k < c.weights; k++)
-            assert_true((double)c.pass.grad_weight[k] == c.grad_weight[k]);
-        for (size_t k = 0; k < 4; k++)
-            assert_true((double)c.pass.grad_bias[k] == c.grad_bias[k]);
-        assert_true(fabs(c.pass.loss - 130 * log(4)) < 1e-9);
-    }
+    run(&c, &c.pass);
+    for (size_t k = 0; k < c.weights; k++)
+        assert_true((double)c.pass.grad_weight[k] == c.grad_weight[k]);
+    for (size_t k = 0; k < 4; k++)
+        assert_true((double)c.pass.grad_bias[k] == c.grad_bias[k]);
+    assert_true(fabs(c.pass.loss - 130 * log(4)) < 1e-9);
     case_close(&c);
 }
 
@@ -407,7 +405,7 @@ static void test_ties(void **state)
             expected += c.pass.row[i] % 2;
         }
         assert_in_range(expected, 20, 80);
-        check_all_sets(&c, 1e-5);
+        check_case(&c, 1e-5);
         assert_int_equal(c.correct, expected);
         for (size_t k = 0; k < c.weights; k++)
             assert_true(c.pass.grad_weight[k] == 0);
@@ -425,79 +423,76 @@ static void test_not_finite(void **state)
     yk_rng_init(&r, 11, 0, 0, 0);
     for (size_t s = 0; s < COUNT(SHAPE); s++)
         for (size_t b = 0; b < COUNT(BAD); b++)
-            for (unsigned i = 0; yk_kernels_at(i) != NULL; i++)
-                for (uint32_t k = 0; k < SHAPE[s][1]; k++) {
-                    struct pass_case c;
-                    case_open(&c, SHAPE[s][0], SHAPE[s][1], 70, 100, &r);
-                    ((uint16_t *)c.pass.labels)[c.pass.row[0]] =
-                        (uint16_t)k; /* -inf matters only to the label's own loss */
-                    ((float *)
-                         c.pass.weight)[(size_t)k * SHAPE[s][0] + yk_rng_below(&r, SHAPE[s][0])] =
-                        BAD[b];
-                    run(&c, yk_kernels_at(i), &c.pass);
-                    assert_true(isnan(BAD[b]) ? isnan(c.pass.loss) : !isfinite(c.pass.loss));
-                    struct yk_softmax_pass forward = c.pass;
-                    forward.grad_weight = forward.grad_bias = forward.prob = NULL;
-                    run(&c, yk_kernels_at(i), &forward);
-                    assert_false(isfinite(forward.loss));
-                    case_close(&c);
-                }
+            for (uint32_t k = 0; k < SHAPE[s][1]; k++) {
+                struct pass_case c;
+                case_open(&c, SHAPE[s][0], SHAPE[s][1], 70, 100, &r);
+                /* -inf matters only to the label's own loss */
+                ((uint16_t *)c.pass.labels)[c.pass.row[0]] = (uint16_t)k;
+                ((float *)c.pass.weight)[(size_t)k * SHAPE[s][0] + yk_rng_below(&r, SHAPE[s][0])] =
+                    BAD[b];
+                run(&c, &c.pass);
+                assert_true(isnan(BAD[b]) ? isnan(c.pass.loss) : !isfinite(c.pass.loss));
+                struct yk_softmax_pass forward = c.pass;
+                forward.grad_weight = forward.grad_bias = forward.prob = NULL;
+                run(&c, &forward);
+                assert_false(isfinite(forward.loss));
+                case_close(&c);
+            }
 }
 
-/* Prefetching is no more than that; scratch carries nothing over; where the bytes lie does not matter. */
+/* Prefetching is no more than that; scratch carries nothing over; where the bytes lie does not
+ * matter. */
 static void test_same_bits(void **state)
 {
     (void)state;
     static const uint32_t SHAPE[][2] = {{784, 10}, {65, 17}, {1000, 11}};
     struct yk_rng r;
     yk_rng_init(&r, 12, 0, 0, 0);
-    for (size_t s = 0; s < COUNT(SHAPE); s++)
-        for (unsigned i = 0; yk_kernels_at(i) != NULL; i++) {
-            const struct yk_kernels *kernels = yk_kernels_at(i);
-            struct pass_case c, other;
-            uint32_t ahead[200];
-            case_open(&c, SHAPE[s][0], SHAPE[s][1], 130, 20, &r);
-            for (size_t k = 0; k < COUNT(ahead); k++)
-                ahead[k] = yk_rng_below(&r, c.rows);
-            run(&c, kernels, &c.pass);
-            size_t weights = c.weights * sizeof(float),
-                   probs = (size_t)c.pass.n * c.pass.classes * sizeof(float);
-            float *grad = malloc(weights), *prob = malloc(probs);
-            double loss = c.pass.loss;
-            assert_true(grad != NULL && prob != NULL);
-            memcpy(grad, c.pass.grad_weight, weights);
-            memcpy(prob, c.pass.prob, probs);
-            size_t bytes = (size_t)c.pass.first[c.rows] * 8;
-            uint8_t *moved = malloc(bytes + 8 + 7);
-            assert_non_null(moved);
-            case_open(&other, 500, 30, 70, 100, &r);
-            for (unsigned k = 0; k < 7; k++) {
-                uint8_t *blocks = moved + k;
-                memcpy(blocks, c.pass.blocks, bytes);
-                run(&other, kernels, &other.pass); /* another shape in between */
-                c.pass.n_ahead = k * 30;
-                c.pass.ahead = ahead;
-                struct yk_softmax_pass again = c.pass;
-                again.blocks = blocks;
-                run(&c, kernels, &again);
-                assert_memory_equal(grad, again.grad_weight, weights);
-                assert_memory_equal(prob, again.prob, probs);
-                assert_true(again.loss == loss);
-            }
-            free(moved);
-            free(grad);
-            free(prob);
-            case_close(&other);
-            case_close(&c);
+    for (size_t s = 0; s < COUNT(SHAPE); s++) {
+        struct pass_case c, other;
+        uint32_t ahead[200];
+        case_open(&c, SHAPE[s][0], SHAPE[s][1], 130, 20, &r);
+        for (size_t k = 0; k < COUNT(ahead); k++)
+            ahead[k] = yk_rng_below(&r, c.rows);
+        run(&c, &c.pass);
+        size_t weights = c.weights * sizeof(float),
+               probs = (size_t)c.pass.n * c.pass.classes * sizeof(float);
+        float *grad = malloc(weights), *prob = malloc(probs);
+        double loss = c.pass.loss;
+        assert_true(grad != NULL && prob != NULL);
+        memcpy(grad, c.pass.grad_weight, weights);
+        memcpy(prob, c.pass.prob, probs);
+        size_t bytes = (size_t)c.pass.first[c.rows] * 8;
+        uint8_t *moved = malloc(bytes + 8 + 7);
+        assert_non_null(moved);
+        case_open(&other, 500, 30, 70, 100, &r);
+        for (unsigned k = 0; k < 7; k++) {
+            uint8_t *blocks = moved + k;
+            memcpy(blocks, c.pass.blocks, bytes);
+            run(&other, &other.pass); /* another shape in between */
+            c.pass.n_ahead = k * 30;
+            c.pass.ahead = ahead;
+            struct yk_softmax_pass again = c.pass;
+            again.blocks = blocks;
+            run(&c, &again);
+            assert_memory_equal(grad, again.grad_weight, weights);
+            assert_memory_equal(prob, again.prob, probs);
+            assert_true(again.loss == loss);
         }
+        free(moved);
+        free(grad);
+        free(prob);
+        case_close(&other);
+        case_close(&c);
+    }
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    const struct CMUnitTest each[] = {
         cmocka_unit_test(test_shapes),         cmocka_unit_test(test_big_logits),
         cmocka_unit_test(test_sums_are_exact), cmocka_unit_test(test_ties),
         cmocka_unit_test(test_not_finite),     cmocka_unit_test(test_same_bits),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return isa_run(NULL, 0, each, COUNT(each));
 }

@@ -1,5 +1,7 @@
-/* hosts.c - see hosts.h. Text in, lists of checked names out; the only files touched are the ones a user named.
- * LIMITS: at most YK_SLOTS_MAX slots, names of at most YK_HOST_MAX characters, a host file of 1 MB. */
+/* hosts.c - see hosts.h. Text in, lists of checked names out; the only files touched are the ones a
+ * user named.
+ * LIMITS: at most YK_HOST_SLOTS_MAX slots, names of at most YK_HOST_MAX characters, a host file of
+ * 1 MB. */
 #include "launch/hosts.h"
 
 #include "base/file.h"
@@ -17,8 +19,8 @@ enum { MAX_FILE = 1 << 20, SHOWN = 60 };
 
 static bool is_name(const char *s, size_t n)
 {
-    if (n == 0 || n > YK_HOST_MAX ||
-        !isalnum((unsigned char)s[0])) /* a leading '-' would be an option to ssh */
+    /* a leading '-' would be an option to ssh */
+    if (n == 0 || n > YK_HOST_MAX || !isalnum((unsigned char)s[0]))
         return false;
     for (size_t i = 0; i < n; i++)
         if (!isascii((unsigned char)s[i]) ||
@@ -35,9 +37,8 @@ bool yk_host_is_local(const char *name)
         return true;
     if (gethostname(own, sizeof own - 1) != 0)
         return false;
-    size_t n = strcspn(
-        own,
-        "."); /* a machine may know itself as n1.example.org and be called n1, not the other way round */
+    /* a machine may know itself as n1.example.org and be called n1, but not the reverse */
+    size_t n = strcspn(own, ".");
     return strcasecmp(name, own) == 0 || (strlen(name) == n && strncasecmp(name, own, n) == 0);
 }
 
@@ -52,8 +53,8 @@ static void list_release(struct yk_host_list *l)
 static yk_code list_add(struct yk_host_list *l, const char *name, size_t len, size_t slots,
                         const char *what, struct yk_error *e)
 {
-    if (slots > YK_SLOTS_MAX - l->n)
-        return yk_fail(e, YK_USAGE, "%s names more than %d slots", what, YK_SLOTS_MAX);
+    if (slots > YK_HOST_SLOTS_MAX - l->n)
+        return yk_fail(e, YK_USAGE, "%s names more than %d slots", what, YK_HOST_SLOTS_MAX);
     char **longer = realloc(l->name, (l->n + slots) * sizeof *longer);
     if (longer == NULL)
         return yk_fail_memory(e, (l->n + slots) * sizeof *longer);
@@ -110,6 +111,23 @@ static yk_code refuse_name(const char *s, size_t n, const char *what, struct yk_
     return YK_USAGE;
 }
 
+/* Open MPI 4 overruns a buffer of its own where the part of a name before its first digit is
+ * longer. */
+static yk_code check_length(const char *s, size_t n, const char *what, struct yk_error *e)
+{
+    enum { MOST = 56 };
+    size_t letters = 0;
+    while (letters < n && !isdigit((unsigned char)s[letters]))
+        letters++;
+    if (letters <= MOST)
+        return YK_OK;
+    yk_fail(e, YK_USAGE,
+            "%s: '%.*s' is too long for Open MPI, which takes %d characters before the first digit",
+            what, (int)(n < SHOWN ? n : SHOWN), s, MOST);
+    yk_hint(e, "give the host a shorter name in /etc/hosts, or use its address");
+    return YK_USAGE;
+}
+
 static yk_code entry_read(struct entry *out, const char *s, size_t n, const char *what,
                           struct yk_error *e)
 {
@@ -131,8 +149,9 @@ static yk_code entry_read(struct entry *out, const char *s, size_t n, const char
     }
     if (!is_name(out->name, out->len))
         return refuse_name(out->name, out->len, what, e);
-    if (colon == NULL)
-        return YK_OK;
+    yk_code rc = check_length(out->name, out->len, what, e);
+    if (rc != YK_OK || colon == NULL)
+        return rc;
     out->has_number = true;
     if (!read_number(colon + 1, n - (size_t)(colon + 1 - s), &out->number))
         return yk_fail(e, YK_USAGE, "%s: '%.*s' does not end in a number", what,
@@ -144,16 +163,17 @@ static yk_code slots_add(struct yk_host_list *to, const struct entry *at, const 
                          struct yk_error *e)
 {
     size_t slots = at->has_number ? at->number : 1;
-    if (slots == 0 || slots > YK_SLOTS_MAX)
+    if (slots == 0 || slots > YK_HOST_SLOTS_MAX)
         return yk_fail(e, YK_USAGE, "%s: '%.*s' has %zu slots; 1 to %d make sense", what,
-                       (int)(at->len < SHOWN ? at->len : SHOWN), at->name, slots, YK_SLOTS_MAX);
+                       (int)(at->len < SHOWN ? at->len : SHOWN), at->name, slots,
+                       YK_HOST_SLOTS_MAX);
     return list_add(to, at->name, at->len, slots, what, e);
 }
 
 /* --- a,b:2,c --- */
 
-yk_code yk_hosts_list(struct yk_host_list *to, const char *text, const char *what,
-                      struct yk_error *e)
+static yk_code read_list(struct yk_host_list *to, const char *text, const char *what,
+                         struct yk_error *e)
 {
     for (const char *s = text;;) {
         size_t all = strcspn(s, ","), skip = strspn(s, " \t"), n = all;
@@ -174,7 +194,8 @@ yk_code yk_hosts_list(struct yk_host_list *to, const char *text, const char *wha
 
 /* --- host files --- */
 
-/* One line without its end: 'host', 'host:n', 'host slots=n' (blanks round the '='), a comment, or nothing. */
+/* One line without its end: 'host', 'host:n', 'host slots=n' (blanks round the '='), a comment, or
+ * nothing. */
 static yk_code file_line(struct yk_host_list *to, char *line, const char *what, struct yk_error *e)
 {
     line[strcspn(line, "#")] = '\0';
@@ -210,8 +231,8 @@ yk_code yk_hosts_file_text(struct yk_host_list *to, const char *text, size_t n, 
     size_t before = to->n;
     yk_code rc = YK_OK;
     const char *end = text + n;
-    if (n >= 3 &&
-        memcmp(text, "\xef\xbb\xbf", 3) == 0) /* editors of another system begin files with it */
+    /* editors of another system begin files with it */
+    if (n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
         text += 3;
     for (unsigned number = 1; text < end && rc == YK_OK; number++) {
         char line[1024], where[YK_PATH_MAX];
@@ -227,7 +248,7 @@ yk_code yk_hosts_file_text(struct yk_host_list *to, const char *text, size_t n, 
         }
         text += len + 1;
     }
-    if (rc == YK_USAGE) { /* what is a mistake on the command line is bad data in a file */
+    if (rc == YK_USAGE) { /* a mistake in a file is bad data */
         rc = YK_DATA;
         if (e != NULL)
             e->code = rc;
@@ -272,8 +293,10 @@ static yk_code tf_hosts(struct yk_host_list *to, const json_t *cluster, const ch
     return YK_OK;
 }
 
-/* Who are we, and is it us who launches? */
-static yk_code tf_task(struct yk_hosts *h, const json_t *task, bool has_chief, struct yk_error *e)
+/* Who are we, and is it us who launches? An evaluator need not be named in the cluster, because
+ * it takes no part in training. */
+static yk_code tf_task(struct yk_hosts *h, const json_t *cluster, const json_t *task,
+                       bool has_chief, struct yk_error *e)
 {
     h->part = YK_HOSTS_LAUNCH;
     if (task == NULL) /* a mere list of hosts */
@@ -286,12 +309,20 @@ static yk_code tf_task(struct yk_hosts *h, const json_t *task, bool has_chief, s
         snprintf(h->task, sizeof h->task, "%s %lld", type, (long long)json_integer_value(index));
     if (n < 0 || (size_t)n >= sizeof h->task)
         return tf_bad(e, "the type of the task is too long");
+    const json_t *peers = json_object_get(cluster, type);
+    size_t known = peers == NULL && strcmp(type, "evaluator") == 0 ? 1 : json_array_size(peers);
+    if ((json_int_t)known <= json_integer_value(index)) {
+        yk_fail(e, YK_USAGE, "TF_CONFIG says this is '%s', but its cluster has %zu of that type",
+                h->task, known);
+        yk_hint(e, "\"type\" must name a list in \"cluster\", and \"index\" counts from 0");
+        return YK_USAGE;
+    }
     if (json_integer_value(index) != 0 || strcmp(type, has_chief ? "chief" : "worker") != 0)
         h->part = YK_HOSTS_STAND_BY;
     return YK_OK;
 }
 
-yk_code yk_hosts_tf_config(struct yk_hosts *h, const char *text, struct yk_error *e)
+static yk_code read_tf_config(struct yk_hosts *h, const char *text, struct yk_error *e)
 {
     json_t *all = NULL;
     if (yk_json_parse(text, strlen(text), "TF_CONFIG", &all, e) != YK_OK) {
@@ -310,11 +341,11 @@ yk_code yk_hosts_tf_config(struct yk_hosts *h, const char *text, struct yk_error
         rc = tf_hosts(&h->workers, cluster, "worker", e);
     if (rc == YK_OK)
         rc = tf_hosts(&h->owners, cluster, "ps", e);
-    if (rc == YK_OK && h->workers.n == 0 && h->owners.n > 0)
-        rc = tf_bad(e, "\"cluster\" has parameter servers and no worker");
-    if (rc == YK_OK &&
-        h->workers.n > 0) /* no cluster at all means what it means elsewhere: train alone */
-        rc = tf_task(h, json_object_get(all, "task"), has_chief, e);
+    if (rc == YK_OK && h->workers.n == 0 && json_object_size(cluster) > 0)
+        rc = tf_bad(e, "\"cluster\" has no worker");
+    /* without a cluster the process trains alone */
+    if (rc == YK_OK && h->workers.n > 0)
+        rc = tf_task(h, cluster, json_object_get(all, "task"), has_chief, e);
     json_decref(all);
     return rc;
 }
@@ -341,7 +372,7 @@ static yk_code read_workers(struct yk_hosts *h, const struct yk_hosts_ask *ask, 
     if (ask->hosts != NULL) {
         h->part = YK_HOSTS_LAUNCH;
         h->source = "--hosts";
-        return yk_hosts_list(&h->workers, ask->hosts, "--hosts", e);
+        return read_list(&h->workers, ask->hosts, "--hosts", e);
     }
     if (ask->hostfile != NULL) {
         h->part = YK_HOSTS_LAUNCH;
@@ -350,7 +381,7 @@ static yk_code read_workers(struct yk_hosts *h, const struct yk_hosts_ask *ask, 
     }
     if (ask->tf_config != NULL && ask->tf_config[0] != '\0') {
         h->source = "TF_CONFIG";
-        return yk_hosts_tf_config(h, ask->tf_config, e);
+        return read_tf_config(h, ask->tf_config, e);
     }
     return YK_OK;
 }
@@ -361,7 +392,7 @@ yk_code yk_hosts_read(struct yk_hosts *h, const struct yk_hosts_ask *ask, struct
     yk_code rc = read_workers(h, ask, e);
     if (rc == YK_OK && ask->ps_hosts != NULL) {
         list_release(&h->owners); /* the option wins over TF_CONFIG's ps */
-        rc = yk_hosts_list(&h->owners, ask->ps_hosts, "--ps-hosts", e);
+        rc = read_list(&h->owners, ask->ps_hosts, "--ps-hosts", e);
         if (rc == YK_OK && h->part == YK_HOSTS_NONE) {
             rc = yk_fail(e, YK_USAGE,
                          "--ps-hosts says where the parameter servers are, but nothing says where "

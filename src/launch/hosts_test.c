@@ -1,4 +1,5 @@
-/* hosts_test.c - lists, files and TF_CONFIG: what they mean, what is refused, and what the refusal says. */
+/* hosts_test.c - lists, files and TF_CONFIG: what they mean, what is refused, and what the refusal
+ * says. */
 #include "launch/hosts.h"
 
 #include "tests/testdir.h"
@@ -73,7 +74,7 @@ static void test_slots_limit(void **state)
     (void)state;
     struct yk_hosts h;
     assert_int_equal(yk_hosts_read(&h, ASK(.hosts = "a:1000,b:24"), NULL), YK_OK);
-    assert_int_equal(h.workers.n, YK_SLOTS_MAX);
+    assert_int_equal(h.workers.n, YK_HOST_SLOTS_MAX);
     assert_string_equal(h.workers.name[999], "a");
     assert_string_equal(h.workers.name[1000], "b");
     yk_hosts_release(&h);
@@ -108,6 +109,10 @@ static void test_bad_lists(void **state)
     name[sizeof name - 1] = '\0';
     expect_error(ASK(.hosts = name), YK_USAGE, "is not the name of a host");
     name[YK_HOST_MAX] = '\0';
+    expect_error(ASK(.hosts = name), YK_USAGE, "is too long for Open MPI");
+    name[57] = '1';
+    expect_error(ASK(.hosts = name), YK_USAGE, "is too long for Open MPI");
+    name[56] = '1';
     expect(ASK(.hosts = name), YK_HOSTS_LAUNCH, name, "");
 }
 
@@ -243,6 +248,28 @@ static void test_tf_config(void **state)
     expect_error(ASK(.tf_config = WORKERS ",\"task\":{\"type\":\"worker\",\"index\":-1}}"),
                  YK_USAGE, "\"task\" needs");
     expect_error(ASK(.tf_config = WORKERS ",\"task\":7}"), YK_USAGE, "\"task\" needs");
+
+    /* a task must be one of the cluster's; an evaluator need not be named there */
+    expect(ASK(.tf_config = WORKERS ",\"task\":{\"type\":\"evaluator\",\"index\":0}}"),
+           YK_HOSTS_STAND_BY, "a localhost", "");
+    expect_error(ASK(.tf_config = WORKERS ",\"task\":{\"type\":\"evaluator\",\"index\":1}}"),
+                 YK_USAGE, "has 1 of that type");
+    expect_error(ASK(.tf_config = WORKERS ",\"task\":{\"type\":\"worker\",\"index\":2}}"), YK_USAGE,
+                 "TF_CONFIG says this is 'worker 2', but its cluster has 2 of that type");
+    expect_error(
+        ASK(.tf_config = WORKERS ",\"task\":{\"type\":\"worker\",\"index\":9223372036854775807}}"),
+        YK_USAGE, "has 2 of that type");
+    expect_error(ASK(.tf_config = WORKERS ",\"task\":{\"type\":\"chief\",\"index\":0}}"), YK_USAGE,
+                 "has 0 of that type");
+    expect_error(ASK(.tf_config = WORKERS ",\"task\":{\"type\":\"evil\",\"index\":0}}"), YK_USAGE,
+                 "TF_CONFIG says this is 'evil 0', but its cluster has 0 of that type");
+    expect_error(ASK(.tf_config = CLUSTER ",\"task\":{\"type\":\"ps\",\"index\":2}}"), YK_USAGE,
+                 "has 2 of that type");
+    expect_error(
+        ASK(.tf_config =
+                "{\"cluster\":{\"worker\":[]},\"task\":{\"type\":\"worker\",\"index\":0}}"),
+        YK_USAGE, "no worker");
+    expect_error(ASK(.tf_config = "{\"cluster\":{\"wroker\":[\"a\"]}}"), YK_USAGE, "no worker");
 }
 
 static void test_local(void **state)

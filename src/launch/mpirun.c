@@ -1,9 +1,10 @@
-/* mpirun.c - the parent's loop: one attempt is one mpirun, watched until it is over; a run is one attempt or several. See mpirun.h.
+/* mpirun.c - the parent's loop: one attempt is one mpirun, watched until it is over; a run is one
+ * attempt or several. See mpirun.h.
  *
- * An attempt ends in one of these ways (enum end), and only the first counts as a result:
+ * An attempt ends in one of these ways (enum end), and only the first is a result:
  *
  *     DONE      the `done` record is here; mpirun returned, or had two seconds to
- *     QUIT      the user does not want to wait: second signal, or one before the job had started
+ *     QUIT      the user does not wait: a second signal, or one before the job had started
  *     LOST      everything else, with the reason in job->why */
 #include "launch/mpirun.h"
 
@@ -31,11 +32,12 @@
 #define DONE_GRACE 2.0 /* for mpirun to return after the result */
 #define LOST_GRACE 1.0 /* for a result to arrive after a rank was lost */
 #define LOOK 0.25      /* between two looks at the ranks while they start */
-#define LATE                                                                                       \
-    3.0 /* after the first rank was seen, one that never was has been missed: it came and went between two looks */
-#define STUCK 2 /* losses in a row without a new checkpoint: the fault repeats */
+/* A rank that was never seen so long after the first one came and went between two looks. */
+#define LATE 3.0
+#define STUCK 2   /* losses in a row without a new checkpoint: the fault repeats */
+#define STALL 0.5 /* a wait that took so much longer than asked: this process was stopped */
 
-enum { READS = 64 }; /* of one stream, before the others have their turn */
+enum { READS = 64 }; /* reads of one stream before the others have their turn */
 enum end { RUNNING, DONE, QUIT, LOST };
 
 struct job {
@@ -44,14 +46,15 @@ struct job {
     struct yk_tidy tidy;
     int signals;   /* signalfd for INT, TERM, HUP */
     int asked;     /* the first of them that came; 0 if none */
-    bool at_once;  /* ... and a second one */
+    bool at_once;  /* a second one came */
     int restarts;  /* made so far */
     int stuck;     /* attempts in a row that were lost without a new checkpoint */
     int64_t best;  /* the step of the newest checkpoint */
     int64_t since; /* `best` when this attempt started */
     bool resumable;
     char folder[YK_PATH_MAX];
-    bool *seen, *alive; /* (ranks) that ran on this machine at some time, and do now */
+    bool *seen;  /* (ranks) that ever ran on this machine */
+    bool *alive; /* (ranks) that run on it now */
 
     /* this attempt */
     pid_t pid; /* mpirun */
@@ -59,11 +62,13 @@ struct job {
     struct yk_lines out_lines, err_lines;
     struct yk_noise noise;
     bool started, done;
-    bool blamed; /* `why` names a cause that is better than anything mpirun's end can tell */
-    double began, look, due; /* due: when patience ends, and with it the attempt */
-    double first;            /* when a rank was first seen; 0: not yet */
+    bool blamed;             /* `why` names a better cause than mpirun's end could */
+    double began;            /* start of the attempt */
+    double look;             /* time of the next look at the ranks */
+    double due;              /* time when the attempt ends, unless something better happens */
+    double first;            /* time when a rank was first seen; 0: not yet */
     struct yk_record record; /* `done` */
-    char why[256];           /* what `due` is waiting for */
+    char why[256];           /* the reason if `due` passes */
 };
 
 /* --- records and lines --- */
@@ -154,7 +159,8 @@ static void err_line(void *arg, const char *text, size_t n)
         take_noise(arg, text, n);
 }
 
-/* Take what is there, but not for ever if more comes than we can take. A stream that has ended is closed and becomes -1. */
+/* Reads the waiting bytes, but only so many, so that a fast stream cannot block the others. A
+ * stream that has ended is closed and becomes -1. */
 static void read_some(struct job *j, int *fd, struct yk_lines *lines,
                       void (*line)(void *arg, const char *text, size_t n))
 {
@@ -182,7 +188,9 @@ static _Noreturn void become(const struct yk_mpirun_command *c, const sigset_t *
     int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (getppid() != parent)
         _exit(1);
-    setsid(); /* a Ctrl-C of the terminal is ours to translate, and ssh shall fail rather than ask for a password */
+    /* The parent translates Ctrl-C, and without a terminal ssh fails instead of asking for a
+     * password. */
+    setsid();
     if (in >= 0 && dup2(in, 0) >= 0 && dup2(out[1], 1) >= 0 && dup2(err[1], 2) >= 0 &&
         sigprocmask(SIG_SETMASK, mask, NULL) == 0)
         execvpe(c->argv.word[0], c->argv.word, c->env.word);
@@ -250,7 +258,8 @@ out_pipes:
 
 /* --- watching it --- */
 
-/* While ranks start: one of this machine's that was there and is gone will keep the others waiting in MPI_Init for ever. */
+/* While ranks start: a rank of this machine that was there and is gone would keep the others
+ * waiting in MPI_Init for ever. */
 static void look_at_ranks(struct job *j, double now)
 {
     j->look = now + LOOK;
@@ -285,35 +294,43 @@ static void take_signals(struct job *j)
     }
 }
 
-/* Until the attempt is over. mpirun may still be there afterwards. */
+/* Watches until the attempt is over; mpirun may still be there afterwards. The deadline is judged
+ * after the pipes were read: this process may have been stopped for seconds, and the awaited record
+ * may lie in them. */
 static bool watch(struct job *j)
 {
     for (;;) {
         double now = yk_now();
         if (!j->started && !j->done && now >= j->look)
             look_at_ranks(j, now);
-        if (j->at_once || now >= j->due)
-            return false;
         double next = !j->started && !j->done && j->look < j->due ? j->look : j->due;
-        int wait = next - now > 1000 ? 1000000 : (int)((next - now) * 1000) + 1;
+        int wait = next - now > 1000 ? 1000000 : next > now ? (int)((next - now) * 1000) + 1 : 0;
         struct pollfd p[] = {
             {.fd = j->out, .events = POLLIN},
             {.fd = j->err, .events = POLLIN},
             {.fd = j->signals, .events = POLLIN},
             {.fd = j->pidfd, .events = POLLIN},
         };
-        if (poll(p, sizeof p / sizeof p[0], wait) <= 0)
-            continue;
-        read_some(j, &j->out, &j->out_lines, out_line);
-        read_some(j, &j->err, &j->err_lines, err_line);
-        if (p[2].revents != 0)
-            take_signals(j);
-        if (p[3].revents != 0)
-            return true;
+        int ready = poll(p, sizeof p / sizeof p[0], wait);
+        double took = yk_now() - now;
+        /* the machine stood still, and so did the ranks */
+        if (ready == 0 && took > wait / 1000.0 + STALL)
+            j->due += took;
+        if (ready > 0) {
+            read_some(j, &j->out, &j->out_lines, out_line);
+            read_some(j, &j->err, &j->err_lines, err_line);
+            if (p[2].revents != 0)
+                take_signals(j);
+            if (p[3].revents != 0)
+                return true;
+        }
+        if (j->at_once || now >= j->due)
+            return false;
     }
 }
 
-/* End what is left of the attempt and read its last words. Whoever else holds our pipes open (a daemon on its way out) is not waited for. */
+/* Ends the rest of the attempt and reads its last lines. Other processes that hold our pipes open
+ * (a daemon that is about to end) are not waited for. */
 static void finish(struct job *j, bool returned)
 {
     int status = 0;
@@ -370,7 +387,7 @@ static yk_code attempt(struct job *j, char *const *argv, const sigset_t *mask, e
 
 /* --- several attempts --- */
 
-/* Shall a lost job be started again? Says what it decides, unless nobody asked for restarts. */
+/* Shall a lost job be started again? Reports the decision if restarts were asked for. */
 static bool may_restart(struct job *j, const char *why)
 {
     if (j->l->restarts == 0 || j->l->resume_argv == NULL || j->asked != 0)
@@ -423,7 +440,7 @@ static yk_code told_lost(const struct job *j, struct yk_error *e)
         yk_hint(e, "'yoke train --resume %s' goes on from step %lld", j->folder,
                 (long long)j->best);
     else if (j->l->resume_argv != NULL &&
-             j->folder[0] != '\0') /* a checkpoint may be there that nobody lived to tell of */
+             j->folder[0] != '\0') /* there may be a checkpoint that was not reported any more */
         yk_hint(e, "'yoke train --resume %s' goes on from its newest checkpoint, or begins again",
                 j->folder);
     else if (!j->started && !yk_hosts_local(j->l->hosts))
@@ -476,7 +493,8 @@ static yk_code run_job(struct job *j, const sigset_t *mask, struct yk_launch_res
 
 /* --- the calls --- */
 
-/* Those of INT, TERM and HUP that this process does not ignore (as under nohup): blocked and ignored, they would reach a signalfd. */
+/* Those of INT, TERM and HUP that this process does not ignore (as under nohup): an ignored signal
+ * that is blocked would still reach a signalfd. */
 static void our_signals(sigset_t *set)
 {
     sigemptyset(set);

@@ -1,5 +1,6 @@
 /* mpirun_command.c - see mpirun_command.h. Why each setting is there is said beside it.
- * LIMITS: a word that is a single ':' cannot be passed to a rank, because mpirun separates contexts by it. */
+ * LIMITS: a word that is a single ':' cannot be passed to a rank, because mpirun separates contexts
+ * by it. */
 #include "launch/mpirun_command.h"
 
 #include "launch/record.h"
@@ -12,18 +13,19 @@
 #include <unistd.h>
 
 static const char *const settings[][2] = {
-    {"rmaps_base_oversubscribe",
-     "1"}, /* owners need no slot, and a test has more ranks than cores */
-    {"hwloc_base_binding_policy",
-     "none"}, /* mpirun pins 1 or 2 ranks to one core each, on a testbed all to core 0 */
-    {"orte_enable_recovery",
-     "1"}, /* the death of a rank is yoke's business, not the end of the job */
-    {"mpi_yield_when_idle",
-     "1"}, /* 4 ranks on 2 cores: 50,000 round trips a second instead of hundreds */
+    /* owners need no slot, and a test has more ranks than cores */
+    {"rmaps_base_oversubscribe", "1"},
+    /* mpirun pins 1 or 2 ranks to one core each, on a testbed all to core 0 */
+    {"hwloc_base_binding_policy", "none"},
+    /* the death of a rank is yoke's business, not the end of the job */
+    {"orte_enable_recovery", "1"},
+    /* 4 ranks on 2 cores: 50,000 round trips a second instead of hundreds */
+    {"mpi_yield_when_idle", "1"},
     {"odls_base_sigkill_timeout", "30"}, /* time for a checkpoint between mpirun's TERM and KILL */
     {"btl_tcp_sndbuf", "4194304"},       /* 95 % of the wire instead of 56 to 83 % */
     {"btl_tcp_rcvbuf", "4194304"},       /**/
     {"plm_rsh_no_tree_spawn", "1"},      /* only this machine must be able to ssh to the others */
+    {"orte_keep_fqdn_hostnames", "1"},   /* node1.east and node1.west are two machines */
 };
 
 /* Variables that a rank elsewhere must see as the parent does: ssh passes none on. */
@@ -93,8 +95,8 @@ static void build_env(struct yk_words *env, const struct yk_launch *l, const cha
                       int restarts)
 {
     for (char **p = environ; *p != NULL; p++)
-        if (strncmp(*p, "TF_CONFIG=", 10) !=
-                0 && /* it has been read; a rank shall not take itself for a task */
+        /* TF_CONFIG has been read; a rank must not take itself for a task */
+        if (strncmp(*p, "TF_CONFIG=", 10) != 0 &&
             strncmp(*p, YK_PARENT_VARIABLE "=", sizeof YK_PARENT_VARIABLE) != 0 &&
             strncmp(*p, YK_RESTARTS_VARIABLE "=", sizeof YK_RESTARTS_VARIABLE) != 0)
             add(env, *p);
@@ -102,13 +104,17 @@ static void build_env(struct yk_words *env, const struct yk_launch *l, const cha
     add_format(env, "%s=%d", YK_RESTARTS_VARIABLE, restarts);
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
         set_default(env, settings[i][0], settings[i][1]);
-    set_default(env, "orte_tmpdir_base",
-                folder); /* orted makes it where it is missing, which shared memory needs */
+    /* The server of PMIx 4 in mpirun may close a dead rank's socket before libevent has let go
+     * of it, and epoll then never looks at the new rank that gets the same descriptor: it is not
+     * answered, and all hang that wait for it. poll does look. */
+    if (find(env, "EVENT_NOEPOLL") == NULL)
+        add(env, "EVENT_NOEPOLL=1");
+    /* orted makes it where it is missing, which shared memory needs */
+    set_default(env, "orte_tmpdir_base", folder);
     set_default(env, "btl_vader_backing_directory", folder);
     if (yk_hosts_local(l->hosts))
-        set_default(
-            env, "plm",
-            "isolated"); /* the others want ssh to be installed even if it is never called */
+        /* the others want ssh to be installed even if it is never called */
+        set_default(env, "plm", "isolated");
 }
 
 /* --- the words --- */
@@ -121,7 +127,8 @@ const char *yk_launch_host(const struct yk_launch *l, size_t rank)
     return owners->n > 0 ? owners->name[rank % owners->n] : workers->name[0];
 }
 
-/* The name for mpirun: it does not know 127.0.0.2 or every form of its own name, but it knows localhost. */
+/* The name for mpirun: it does not know 127.0.0.2 or every form of its own name, but it knows
+ * localhost. */
 static const char *mpirun_name(const char *host)
 {
     return yk_host_is_local(host) ? "localhost" : host;

@@ -45,6 +45,7 @@ static void test_command(void **state)
         {"a,b", "p,q", 3, " p*1 q*1 p*1 a*1 b*1"},
         {"b,a", "a:2", 2, " a*2 b*1 a*1"},
         {"localhost,127.0.0.1,b", NULL, 2, " localhost*4 b*1"},
+        {"a.east.example,a.west.example", NULL, 0, " a.east.example*1 a.west.example*1"},
     };
     char text[256], *argv[] = {(char *)"/bin/x", (char *)"a b", NULL},
                     *bad[] = {(char *)"/bin/x", (char *)":", NULL};
@@ -65,6 +66,8 @@ static void test_command(void **state)
         assert_int_equal(count(&c.argv, "--wdir"), n);
         assert_int_equal(count(&c.argv, YK_PARENT_VARIABLE), n);
         assert_int_equal(count(&c.env, "OMPI_MCA_orte_enable_recovery=1"), 1);
+        assert_int_equal(count(&c.env, "OMPI_MCA_orte_keep_fqdn_hostnames=1"), 1);
+        assert_int_equal(count(&c.env, "EVENT_NOEPOLL=1"), 1);
         assert_int_equal(count(&c.env, "OMPI_MCA_btl_tcp_sndbuf=77"), 1); /* the user's stays */
         assert_int_equal(count(&c.env, "OMPI_MCA_btl_tcp_sndbuf=4194304"), 0);
         assert_int_equal(count(&c.env, "OMPI_MCA_btl_vader_backing_directory=/dev/shm/f"), 1);

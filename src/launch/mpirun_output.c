@@ -72,7 +72,8 @@ void yk_noise_show(const struct yk_noise *noise)
 
 /* --- blame --- */
 
-/* What ssh and the shell behind it say if a host cannot be reached or has no Open MPI, and mpirun's own summary of it. */
+/* Lines of ssh and its shell if a host cannot be reached or has no Open MPI, and mpirun's own
+ * summary of it. */
 static const char *const causes[] = {"ssh: ",
                                      "Permission denied",
                                      "Host key verification failed",

@@ -1,6 +1,7 @@
-/* mpirun_output.h - what comes out of mpirun, cut into lines and sorted: records, words of our ranks, and noise.
- * mpirun tells every fault in paragraphs of its own, most of them about something that yoke handles. They are kept, the last
- * forty lines, and shown only if the job ends without a result.
+/* mpirun_output.h - the output of mpirun, cut into lines and sorted: records, messages of our
+ * ranks, and noise. mpirun explains every fault in paragraphs of its own, most of them about
+ * something that yoke handles. The last forty lines are kept, and shown only if the job ends
+ * without a result.
  * THREADS: none of it is shared. */
 #ifndef YK_LAUNCH_MPIRUN_OUTPUT_H
 #define YK_LAUNCH_MPIRUN_OUTPUT_H
@@ -21,8 +22,9 @@ struct yk_lines {
 /* Cut `n` bytes into lines, without their ends, and call `line` for each. */
 void yk_lines_feed(struct yk_lines *l, const char *bytes, size_t n,
                    void (*line)(void *arg, const char *text, size_t n), void *arg);
+/* no more will come */
 void yk_lines_end(struct yk_lines *l, void (*line)(void *arg, const char *text, size_t n),
-                  void *arg); /* no more will come */
+                  void *arg);
 
 /* Does a rank of ours say this to the user? It goes to standard error as it is. */
 bool yk_line_is_ours(const char *text, size_t n);
@@ -36,11 +38,12 @@ struct yk_noise {
     size_t n;                                 /* lines so far */
 };
 
-const char *yk_noise_add(struct yk_noise *noise, const char *text,
-                         size_t n);               /* the line as kept; NULL if it tells nothing */
+/* the line as kept; NULL if it tells nothing */
+const char *yk_noise_add(struct yk_noise *noise, const char *text, size_t n);
 void yk_noise_show(const struct yk_noise *noise); /* on standard error, "mpirun: " before each */
 
-/* If mpirun could not reach a host, say which and why in one sentence; false if the noise does not tell. */
+/* If mpirun could not reach a host, say which and why in one sentence; false if the noise does not
+ * tell. */
 bool yk_noise_blame(const struct yk_noise *noise, const struct yk_launch *l, struct yk_error *e);
 
 #endif

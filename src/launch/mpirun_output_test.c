@@ -1,4 +1,5 @@
-/* mpirun_output_test.c - lines, whoever sends them in whatever pieces; noise, and what it blames on whom. */
+/* mpirun_output_test.c - lines, whoever sends them in whatever pieces; noise, and what it blames on
+ * whom. */
 #include "launch/mpirun_output.h"
 
 #include "launch/record.h"
@@ -44,7 +45,8 @@ static void measure(void *arg, const char *text, size_t n)
     *(size_t *)arg = n;
 }
 
-/* A line without an end costs no more memory than the longest record, and the next one is read again. */
+/* A line without an end costs no more memory than the longest record, and the next one is read
+ * again. */
 static void test_endless_line(void **state)
 {
     (void)state;

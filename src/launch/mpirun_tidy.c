@@ -1,8 +1,9 @@
 /* mpirun_tidy.c - see mpirun_tidy.h.
  *
- * Processes are signalled through the open /proc/<pid> whose environment was read, never by number, so a number that changes hands
- * in between hits nobody. A folder appears under its final name only when it is locked already; on the machine that is part of its
- * name an unlocked one is therefore dead at any age. Elsewhere orted makes it and a rank locks it a moment later, so there it must
+ * Processes are signalled through the open /proc/<pid> whose environment was read, never by number,
+ * so a number that changes hands in between hits nobody. A folder appears under its final name only
+ * when it is locked already; on the machine that is part of its name an unlocked one is therefore
+ * dead at any age. Elsewhere orted makes it and a rank locks it a moment later, so there it must
  * also be old. */
 #include "launch/mpirun_tidy.h"
 
@@ -34,9 +35,9 @@ enum {
     OLD = 60,         /* seconds after which an unlocked folder of another machine is dead */
     ROUNDS = 250,     /* of killing */
     PAUSE = 20000000, /* ns between them */
-    MB = 1 << 20,     /* what Open MPI keeps in the folder: */
+    MB = 1 << 20,     /* for the room that Open MPI needs in the folder */
     ROOM_HOST = 64,   /* MB for session files, */
-    ROOM_RANK = 8,    /* MB for a rank's shared memory */
+    ROOM_RANK = 10,   /* MB for a rank's shared memory: twice its size (mpi_join.c) */
     TRIES = 1000,     /* names for a folder */
 };
 
@@ -45,7 +46,7 @@ enum {
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
 {
     (void)st, (void)type, (void)at;
-    remove(path); /* what cannot be removed is left for the next sweep; the rest goes on */
+    remove(path); /* the next sweep tries the rest again */
     return 0;
 }
 
@@ -112,7 +113,7 @@ static bool has_room(const char *base, size_t ranks)
            (unsigned long long)s.f_bavail * s.f_frsize >= need;
 }
 
-/* Make and hold `out`, a folder that nobody else has. Returns its descriptor, or -1 and errno. */
+/* Makes and locks `out`, a new folder. Returns its descriptor, or -1 and errno. */
 static int make_folder(const char *base, char out[YK_PATH_MAX])
 {
     char draft[YK_PATH_MAX], own[65];
@@ -147,7 +148,8 @@ static int make_folder(const char *base, char out[YK_PATH_MAX])
 
 /* --- processes --- */
 
-/* Is `entry` (NAME=value) in the environment that `fd` reads? The rank that it names goes to `rank`, -1 if none. */
+/* Is `entry` (NAME=value) in the environment that `fd` reads? The rank that it names goes to
+ * `rank`, -1 if none. */
 static bool read_environment(int fd, const char *entry, long *rank)
 {
     static const char key[] = "OMPI_COMM_WORLD_RANK=";
@@ -172,8 +174,9 @@ static bool read_environment(int fd, const char *entry, long *rank)
     return found;
 }
 
-/* The processes of the run `folder` on this machine: how many there are. Sends them `signal` unless it is 0; alive[r] becomes true for
- * each that is rank r < n. A zombie has no environment and does not count. */
+/* Counts the processes of the run `folder` on this machine, and sends them `signal` unless it is 0;
+ * alive[r] becomes true for each that is rank r < n. A zombie has no environment and does not
+ * count. */
 static size_t visit(const char *folder, int signal, bool *alive, size_t n)
 {
     char entry[YK_PATH_MAX + 32];
@@ -261,7 +264,8 @@ static _Noreturn void watch_parent(const struct yk_tidy *t, int leash)
     _exit(0);
 }
 
-/* `mark` is our own copy of the variable that processes of the run are known by; a janitor is none of them. */
+/* `mark` is our own copy of the variable by which processes of the run are found; a janitor must
+ * not be found. */
 static _Noreturn void watch_daemon(const char *folder, char *mark, int daemon, int hold)
 {
     memset(mark, 'x', strlen(mark));
@@ -283,8 +287,8 @@ yk_code yk_tidy_open(struct yk_tidy *t, size_t ranks, struct yk_error *e)
         tmp = "/tmp";
     sweep(shm);
     sweep(tmp);
-    const char *given = getenv(
-        "OMPI_MCA_orte_tmpdir_base"); /* a testbed's, which goes with it; or the user's wish */
+    /* a testbed's, which goes with it; or the user's wish */
+    const char *given = getenv("OMPI_MCA_orte_tmpdir_base");
     const char *base = given != NULL && given[0] == '/' && has_room(given, ranks) ? given
                        : has_room(shm, ranks)                                     ? shm
                                                                                   : tmp;
@@ -351,8 +355,8 @@ void yk_tidy_join(void)
     if (hold < 0)
         return;
     int daemon = -1;
-    if (flock(hold, LOCK_EX | LOCK_NB) == 0 &&
-        getppid() != 1) /* held: somebody looks after it. 1: orted is gone, and so are we soon */
+    /* a locked folder has a janitor; with orted gone this rank ends soon */
+    if (flock(hold, LOCK_EX | LOCK_NB) == 0 && getppid() != 1)
         daemon = pidfd_open(getppid(), 0);
     if (daemon >= 0) {
         pid_t child = fork_deaf();

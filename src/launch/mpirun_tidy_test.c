@@ -1,4 +1,5 @@
-/* mpirun_tidy_test.c - scratch folders and janitors by themselves: who is swept, who is killed, who cleans up after whom. */
+/* mpirun_tidy_test.c - scratch folders and janitors by themselves: who is swept, who is killed, who
+ * cleans up after whom. */
 #include "launch/mpirun_tidy.h"
 
 #include "base/clock.h"
@@ -59,7 +60,7 @@ static void test_open_close(void **state)
     for (int fd = 0; fd <= 2; fd++) { /* no stream of the user's */
         char link[64], to[64] = "";
         snprintf(link, sizeof link, "/proc/%d/fd/%d", t.janitor, fd);
-        for (double end = yk_now() + 5; strcmp(to, "/dev/null") != 0 && yk_now() < end;
+        for (double end = yk_now() + 30; strcmp(to, "/dev/null") != 0 && yk_now() < end;
              usleep(5000))
             if (readlink(link, to, sizeof to - 1) < 0)
                 to[0] = '\0';
@@ -95,7 +96,8 @@ static void test_small_shm(void **state)
     unsetenv("TMPDIR");
 }
 
-/* Folders of the dead are swept, those of the living are not. Other tests may sweep at the same moment. */
+/* Folders of the dead are swept, those of the living are not. Other tests may sweep at the same
+ * moment. */
 static void test_sweep(void **state)
 {
     (void)state;
@@ -127,7 +129,8 @@ static void test_sweep(void **state)
     assert_true(rmdir(held) == 0 || errno == ENOENT);
 }
 
-/* A process that belongs to the run in `folder`, as rank `rank`; it ends by itself after ten seconds. */
+/* A process that belongs to the run in `folder`, as rank `rank`; it ends by itself after a
+ * minute. */
 static pid_t start_rank(const char *scratch, int rank)
 {
     pid_t child = fork();
@@ -135,7 +138,7 @@ static pid_t start_rank(const char *scratch, int rank)
         char parent[YK_PATH_MAX + 32], number[64];
         snprintf(parent, sizeof parent, "%s=%s", YK_PARENT_VARIABLE, scratch);
         snprintf(number, sizeof number, "OMPI_COMM_WORLD_RANK=%d", rank);
-        char *argv[] = {(char *)"sleep", (char *)"10", NULL},
+        char *argv[] = {(char *)"sleep", (char *)"60", NULL},
              *env[] = {(char *)"A=1", parent, number, NULL};
         execve("/bin/sleep", argv, env);
         _exit(9);
@@ -153,7 +156,7 @@ static void test_kill(void **state)
     snprintf(almost, sizeof almost, "%sx", t.folder); /* another run, whose name begins like ours */
     pid_t mine[2] = {start_rank(t.folder, 1), start_rank(t.folder, 3)},
           other = start_rank(almost, 2);
-    for (double end = yk_now() + 10; !(alive[1] && alive[3]) && yk_now() < end; usleep(5000))
+    for (double end = yk_now() + 30; !(alive[1] && alive[3]) && yk_now() < end; usleep(5000))
         yk_tidy_ranks(&t, alive, 4);
     assert_true(!alive[0] && alive[1] && !alive[2] && alive[3]);
     yk_tidy_ranks(&t, alive, 2);
@@ -163,7 +166,7 @@ static void test_kill(void **state)
     int status = 0;
     for (int i = 0; i < 2; i++) {
         pid_t ended = 0;
-        for (double end = yk_now() + 2;
+        for (double end = yk_now() + 30;
              (ended = waitpid(mine[i], &status, WNOHANG)) == 0 && yk_now() < end; usleep(5000))
             ;
         if (ended == 0)
@@ -207,10 +210,11 @@ static void test_janitor(void **state)
     close(names[0]);
     assert_int_equal(waitpid(parent, &status, 0), parent);
     assert_true(WIFSIGNALED(status));
-    assert_true(gone(told.folder, 5));
+    assert_true(gone(told.folder, 30));
 }
 
-/* Another machine: a daemon that starts two ranks on it. The first gets hold of the folder, and it goes when the daemon has gone. */
+/* Another machine: a daemon that starts two ranks on it. The first gets hold of the folder, and it
+ * goes when the daemon has gone. */
 static void test_join(void **state)
 {
     (void)state;
@@ -235,7 +239,7 @@ static void test_join(void **state)
     }
     assert_int_equal(waitpid(daemon, &status, 0), daemon);
     assert_int_equal(status, 0);
-    assert_true(gone(scratch, 5));
+    assert_true(gone(scratch, 30));
 
     /* where somebody holds it, as the parent does on its own machine, a rank leaves it alone */
     struct yk_tidy t;

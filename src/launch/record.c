@@ -1,4 +1,5 @@
-/* record.c - see record.h. Written by hand, since jansson writes characters and these are bytes; read with jansson. */
+/* record.c - see record.h. Records are written by hand, since jansson writes characters and these
+ * are bytes; they are read with jansson. */
 #include "launch/record.h"
 
 #include "base/buf.h"
@@ -44,7 +45,8 @@ static void add_string(struct yk_buf *b, const char *text)
     yk_buf_text(b, "\"");
 }
 
-/* The whole line in one call, so that lines of two threads do not mix. A write that fails has no one left to tell. */
+/* Writes the whole line in one call, so that lines of two threads do not mix. A failure cannot be
+ * reported anywhere. */
 static void say(struct yk_buf *b)
 {
     yk_buf_text(b, "}\n");
@@ -107,7 +109,8 @@ void yk_record_done(int code, int signal, const char *folder, bool resumable, in
 
 /* --- reading --- */
 
-/* jansson hands out UTF-8; every character of ours is a byte, so at most U+00FF. In place, since it only gets shorter. */
+/* jansson returns UTF-8; every character here is a byte, so at most U+00FF. Converts in place,
+ * since the text only gets shorter. */
 static bool to_bytes(char *text)
 {
     unsigned char *to = (unsigned char *)text;
@@ -203,8 +206,8 @@ static bool get_all(const json_t *o, struct yk_record *r)
 bool yk_record_parse(const char *line, size_t n, struct yk_record *out)
 {
     *out = (struct yk_record){0};
-    const char *mark = n <= YK_RECORD_MAX ? memrchr(line, MARK[0], n)
-                                          : NULL; /* half a record may stand before a whole one */
+    /* half a record may stand before a whole one */
+    const char *mark = n <= YK_RECORD_MAX ? memrchr(line, MARK[0], n) : NULL;
     size_t left = mark != NULL ? n - (size_t)(mark - line) : 0;
     if (left <= MARK_LEN || memcmp(mark, MARK, MARK_LEN) != 0)
         return false;

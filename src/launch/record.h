@@ -1,22 +1,27 @@
-/* record.h - how ranks tell their yoke parent what it must know, over standard output.
+/* record.h - how ranks report to their yoke parent, over standard output.
  *
- * mpirun forwards what a rank prints from any host, so a record is one line there:
+ * mpirun forwards the output of a rank from any host, so a record is one line of it:
  *
- *     1e 'yoke ' {"kind":"started","folder":"runs/x","ranks":4,"seconds":0.41,"step":0,"resumable":false} 0a
+ *     1e 'yoke ' {"kind":"started","folder":"runs/x","ranks":4,"seconds":0.41,"step":0,
+ *                 "resumable":false} 0a
  *     1e 'yoke ' {"kind":"alive","within":15}
  *     1e 'yoke ' {"kind":"saved","step":1000}
  *     1e 'yoke ' {"kind":"lost","why":"rank 0 is silent"}
- *     1e 'yoke ' {"kind":"done","code":0,"signal":0,"folder":"runs/x","resumable":true,"step":7100,"output":"..."}
+ *     1e 'yoke ' {"kind":"done","code":0,"signal":0,"folder":"runs/x","resumable":true,"step":7100,
+ *                 "output":"..."}
  *
- * 1e is the record separator of RFC 7464; nothing a person prints begins with it. Strings are bytes, not characters: a byte past
- * 7e is written \u00XX, so that the line is plain ASCII and whatever a file is called comes out as it went in.
+ * 1e is the record separator of RFC 7464; no text for people begins with it. Strings are bytes, not
+ * characters: a byte past 7e is written \u00XX, so that the line is plain ASCII and any file name
+ * arrives unchanged.
  *
- * In order: once `started` by rank 0, when every rank can be told to stop by SIGUSR1; `saved` whenever a checkpoint is safe; at the end
- * exactly one `done`, with the text that the user shall see on standard output. `alive`, if rank 0 sends any, promises another record
- * within so many seconds: a parent behind mpirun learns in no other way that all ranks of a lost host are gone. `lost` may come from
- * any rank, when rank 0 can no longer speak for itself. A reader takes every line that is no record for noise; a writer that is
- * killed leaves half a line, which is noise too.
- * THREADS: the writing functions may be called from any thread (a line is written under stdout's lock); parsing shares nothing. */
+ * Order: rank 0 sends `started` once, when every rank can be stopped by SIGUSR1; `saved` whenever a
+ * checkpoint is safe; at the end exactly one `done`, with the text for the user's standard output.
+ * `alive`, if rank 0 sends any, promises another record within so many seconds: a parent behind
+ * mpirun has no other way to learn that all ranks of a lost host are gone. Any rank may send `lost`
+ * when rank 0 no longer can. A reader takes every line that is no record for noise; a writer that
+ * is killed leaves half a line, which is noise too.
+ * THREADS: the writing functions may be called from any thread (a line is written under stdout's
+ * lock); parsing shares nothing. */
 #ifndef YK_LAUNCH_RECORD_H
 #define YK_LAUNCH_RECORD_H
 
@@ -26,9 +31,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The environment variable by which a parent tells its ranks that it is there; its value names the run's scratch folder. */
+/* The environment variable by which ranks know that they have a parent; its value is the run's
+ * scratch folder. */
 #define YK_PARENT_VARIABLE "YOKE_PARENT"
-/* ... and how often this job was restarted already. */
+/* The environment variable with the number of restarts of this job. */
 #define YK_RESTARTS_VARIABLE "YOKE_RESTARTS"
 
 enum { YK_RECORD_MAX = 16 << 20 }; /* bytes of a line */
@@ -41,25 +47,24 @@ enum yk_record_kind {
     YK_RECORD_DONE
 };
 
-/* What a line says; fields that its kind does not have are zero. */
+/* One record; fields that its kind does not have are zero. */
 struct yk_record {
     enum yk_record_kind kind;
     char folder[YK_PATH_MAX]; /* started, done: the run folder; "" if the job has none */
     int64_t step;             /* started, saved, done: the global step */
     bool resumable;           /* started, done: there is a checkpoint to go on from */
     int ranks;                /* started */
-    double
-        seconds; /* started: since the launch of the rank. alive: the next record comes within these */
-    int code;    /* done: the exit code, 0 .. 255 */
-    int signal;   /* done: the signal that stopped the job, 0 if none */
-    char *output; /* done: for standard output. lost: why. The caller frees it */
+    double seconds; /* started: since the launch of the rank. alive: until the next record */
+    int code;       /* done: the exit code, 0 .. 255 */
+    int signal;     /* done: the signal that stopped the job, 0 if none */
+    char *output;   /* done: for standard output. lost: why. The caller frees it */
 };
 
 /* --- for ranks --- */
 
 bool yk_record_wanted(void); /* is there a parent that reads our standard output? */
-int yk_record_restarts(
-    void); /* how often it has started this job again; 0 the first time, and without a parent */
+/* Restarts of this job so far; 0 without a parent. */
+int yk_record_restarts(void);
 
 void yk_record_started(const char *folder, int ranks, double seconds, int64_t step, bool resumable);
 void yk_record_alive(double within);
@@ -71,7 +76,8 @@ void yk_record_done(int code, int signal, const char *folder, bool resumable, in
 
 /* --- for the parent --- */
 
-/* Is this line (without its end) a record? If so it is in `out`, and out->output is the caller's. */
+/* Is this line (without its end) a record? If so it is in `out`, and out->output is the
+ * caller's. */
 bool yk_record_parse(const char *line, size_t n, struct yk_record *out);
 
 #endif

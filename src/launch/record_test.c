@@ -229,7 +229,8 @@ static void test_wanted(void **state)
     unsetenv(YK_PARENT_VARIABLE);
 }
 
-/* A pipe is smaller than a record; a rank that leaves by _exit right after must have said all of it. */
+/* A pipe is smaller than a record; a rank that leaves by _exit right after must have said all of
+ * it. */
 static void test_pipe(void **state)
 {
     (void)state;

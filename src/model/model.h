@@ -1,10 +1,11 @@
 /* model.h - batch + parameters -> loss + gradients.
  *
- * A *model* is a description, fixed once its layout is made: any number of threads may share it. What a thread needs to
- * compute with it (buffers, helper threads) is a *work*, one per worker. Gradients leave through a *sink* as they are finished, so that
- * whoever owns the parameters can send or apply them while earlier layers still compute.
+ * A *model* is a description, fixed once its layout is made: any number of threads may share it.
+ * What a thread needs to compute with it (buffers, helper threads) is a *work*, one per worker.
+ * Gradients leave through a *sink* as they are finished, so that the owner of the parameters can
+ * send or apply them while earlier layers still compute.
  *
- * All losses and gradients are *sums* over examples; whoever applies them divides once. */
+ * All losses and gradients are *sums* over examples; the optimizer divides once. */
 #ifndef YK_MODEL_MODEL_H
 #define YK_MODEL_MODEL_H
 
@@ -18,36 +19,41 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How the scores z of examples with label 0 and 1 are spread: bin i of YK_BINS has those in [lowest + i width, lowest + (i + 1)
- * width), the first and the last also all that lie beyond. 1 MB, whatever the number of examples. */
+/* How the scores z of examples with label 0 and 1 are spread. Bin i of YK_BINS counts those in
+ * [lowest + i width, lowest + (i + 1) width), the first and the last bin also all that lie beyond.
+ * It takes 1 MB, for any number of examples. */
 enum { YK_BINS = 1 << 16, YK_BINS_LOWEST = -16, YK_BINS_PER_UNIT = 1 << 11 };
 struct yk_bins {
     uint64_t n[2][YK_BINS]; /* by label */
 };
 
-struct yk_score { /* of an evaluation, summed over batches */
+/* The result of an evaluation, summed over batches. */
+struct yk_score {
     double loss;
     uint64_t examples;
     uint64_t correct;
-    /* Two classes with a threshold, else 0: predicted and labelled 1, predicted only, labelled only. */
-    uint64_t true_positives, false_positives, false_negatives;
-    struct yk_bins
-        *bins; /* the caller's, zeroed at first; NULL: not wanted. Two-class models only */
+    /* Models of two classes with a threshold, else 0. */
+    uint64_t true_positives;  /* predicted and labelled 1 */
+    uint64_t false_positives; /* predicted 1, labelled 0 */
+    uint64_t false_negatives; /* predicted 0, labelled 1 */
+    /* The caller's, zeroed at first; models of two classes only. NULL: not wanted. */
+    struct yk_bins *bins;
 };
 
-/* The area under the ROC curve: the share of pairs (label 1, label 0) in which the first has the higher score, ties counting half. Pairs
- * within one bin count half too, so the answer is wrong by at most *error = half the share of such pairs. NAN if one label is missing. */
+/* The area under the ROC curve: the share of pairs (label 1, label 0) in which the first has the
+ * higher score, ties counting half. Pairs within one bin count half too, so the answer is wrong by
+ * at most *error, half the share of such pairs. NAN if one label is missing. */
 double yk_score_auc(const struct yk_score *s, double *error);
 double yk_score_precision(const struct yk_score *s); /* NAN if nothing was predicted to be 1 */
 double yk_score_recall(const struct yk_score *s);    /* NAN if nothing was labelled 1 */
 
-struct yk_model;
-struct yk_work;
+struct yk_model;  /* never defined: each model converts it to a struct of its own */
+struct yk_work;   /* likewise */
 struct yk_net;    /* net.h */
 struct yk_update; /* optim/optim.h; a model only passes it on */
 
-/* Slot space: a sparse model computes with a handful of keys, the flat indices of the parameters that some rows touch. Slot i
- * stands for key[i]. */
+/* Slot space: a sparse model computes with a handful of keys, the flat indices of the parameters
+ * that some rows touch. Slot i stands for key[i]. */
 struct yk_keys {
     const uint32_t *key; /* (n) ascending, unique */
     uint32_t n;
@@ -55,41 +61,44 @@ struct yk_keys {
 
 enum { YK_SWEEP_SLOTS = 4 }; /* at least as many state vectors as an optimizer keeps */
 
-/* Many steps at one go, by the only process there is, on its own parameters. */
+/* Many steps in one call, for a run of one process, on its own parameters. */
 struct yk_sweep {
     const struct yk_rows *rows;
     const uint32_t *order; /* (count) row numbers; NULL: first, first + 1, ... */
     uint64_t first;
     uint64_t count;              /* rows: steps of `batch`, the last one may have fewer */
     uint32_t batch;              /* >= 1 */
-    float *w;                    /* all flat parameters, */
-    float *slot[YK_SWEEP_SLOTS]; /* and the optimizer's state, as long */
-    unsigned slots;
+    float *w;                    /* all flat parameters */
+    float *slot[YK_SWEEP_SLOTS]; /* the optimizer's state vectors, as long as `w` */
+    unsigned slots;              /* state vectors */
 
-    /* The optimizer's functions (optim.h). `lazy`: regularisation or momentum is owed to keys that were not touched for a while,
-     * so values are read by read_keys and updated by apply_keys; otherwise values are what they are, and apply does the same as
-     * apply_keys. */
+    /* The optimizer owes regularisation or momentum to keys that were not touched for a while:
+     * values are read by read_keys and updated by apply_keys. Otherwise values are read as they
+     * are, and apply does the same as apply_keys. */
     bool lazy;
+    /* The optimizer's functions (optim.h). */
     void (*apply)(const struct yk_update *u, float *w, const float *g, float *const *slot,
                   size_t n);
     void (*apply_keys)(const struct yk_update *u, float *w, float *const *slot, uint32_t base,
                        const uint32_t *key, const float *g, size_t n);
     void (*read_keys)(const struct yk_update *u, const float *w, float *const *slot, uint32_t base,
                       const uint32_t *key, float *out, size_t n);
-    /* The update number `step` of this sweep (0 for the first), of `rows` rows: rate, scale = 1/rows, steps before it. Called once
-     * a step; several threads call it at a time, each with its own number, and use what it returns until they call again. */
+    /* The update number `step` of this sweep (from 0), of `rows` rows: rate, scale = 1/rows, steps
+     * before it. Called once a step; several threads call it at a time, each with its own number,
+     * and use the result until they call again. */
     const struct yk_update *(*update)(void *arg, unsigned thread, uint64_t step, uint32_t rows);
     void *arg;
 
-    double loss; /* out: of each row before the step that it is part of, summed */
+    double loss; /* out: summed over rows, each before the step that it is part of */
 };
 
-/* What a net wants to know besides its file and the shape of the data. */
+/* Settings of a net besides its file and the shape of the data. */
 struct yk_net_how {
-    uint64_t seed;         /* of dropout; that of the starting values is layout's */
+    uint64_t seed;         /* of dropout; layout has that of the starting values */
     float label_smoothing; /* s: the target is 1 - s at the label, plus s / classes everywhere */
-    unsigned
-        crowd; /* workers of which each pushes when it likes, else 1; 0 is 1: running statistics move by 1 / crowd at a push */
+    /* Workers that push without waiting for each other, 1 in synchronous modes; 0 is 1. A push
+     * moves running statistics by 1 / async_workers. */
+    unsigned async_workers;
 };
 
 struct yk_model_ops {
@@ -97,18 +106,20 @@ struct yk_model_ops {
     const char *help;
     bool packed; /* wants its data without background: see yk_dataset_pack */
     bool asks;   /* step asks its sink for the parameters of a layer before it reads them */
-    const char *const
-        *defaults; /* option, value, option, value, ..., NULL: used where the user says nothing */
+    /* Option, value, option, value, ..., NULL: defaults of a run. */
+    const char *const *defaults;
 
     /* A model for data of this shape. YK_USAGE names both shapes if they do not fit. */
     yk_code (*open)(struct yk_model **out, const struct yk_dataset *shape, struct yk_error *e);
     void (*close)(struct yk_model *m);
-    /* Nets have this instead of open, and what their file says before defaults. `net` is the caller's, and lives as long as the model. */
+    /* Nets have this instead of open, and the settings of their file before `defaults`. `net` is
+     * the caller's, and lives as long as the model. */
     yk_code (*open_net)(struct yk_model **out, const struct yk_net *net,
                         const struct yk_net_how *how, const struct yk_dataset *shape,
                         struct yk_error *e);
 
-    /* Lay out the parameters and give them their starting values by `seed`. Called once, before any step. */
+    /* Lay out the parameters and give them their starting values by `seed`. Called once, before
+     * any step. */
     yk_code (*layout)(struct yk_model *m, struct yk_params *params, uint64_t seed,
                       struct yk_error *e);
 
@@ -116,43 +127,50 @@ struct yk_model_ops {
     yk_code (*work_open)(struct yk_work **out, const struct yk_model *m, unsigned threads,
                          const char *isa, struct yk_error *e);
     void (*work_close)(struct yk_work *w);
-    /* Nets, NULL for others. Choose what computes: an engine's name, "lanes:4" for one on the first layers and the other behind, or "auto" for what makes
-     * a step of `batch` examples fastest, which takes a tenth of a second to find out. Between layout and the first work_open; without it works
-     * take the first engine. `chosen` is the model's; `said` gets a sentence on why. */
+    /* Nets, NULL for others. Choose what computes: the name of an engine, "lanes:4" for one engine
+     * on the first 4 layers and the other one behind, or "auto" for the fastest on steps of `batch`
+     * examples, which takes a tenth of a second to measure. Between layout and the first
+     * work_open; without it works take the first engine. `chosen` is the model's; `message` gets
+     * the reasons in a sentence. */
     yk_code (*engine)(struct yk_model *m, const struct yk_params *params, const char *name,
                       uint32_t batch, unsigned threads, const char *isa, const char **chosen,
-                      char said[256], struct yk_error *e);
-    /* Nets, NULL for others. Plan for steps (`train`) or scores of up to `batch` examples, so that the first takes no longer than the others; without
-     * it the first one plans. `said` gets a sentence on the plan. */
-    yk_code (*prepare)(struct yk_work *w, uint32_t batch, bool train, char said[256],
+                      char message[256], struct yk_error *e);
+    /* Nets, NULL for others. Plan for steps (`train`) or scores of up to `batch` examples, so that
+     * the first one takes no longer than the others; without it the first one plans. `message`
+     * gets a sentence on the plan. */
+    yk_code (*prepare)(struct yk_work *w, uint32_t batch, bool train, char message[256],
                        struct yk_error *e);
 
-    /* Threads that a step over `batch` examples keeps busy: the rest of the machine is free for other things. */
+    /* Threads that a step over `batch` examples keeps busy: the other ones may do other work. */
     unsigned (*busy)(const struct yk_work *w, uint32_t batch);
 
-    /* The summed loss of a batch; all gradients have passed through the sink when it returns. Allocates nothing. */
+    /* The summed loss of a batch; all gradients have passed through the sink when it returns.
+     * Allocates nothing. */
     double (*step)(struct yk_work *w, const struct yk_params *params, const struct yk_batch *batch,
                    struct yk_sink *sink);
 
-    /* Add a batch to `score`; class probabilities (n, classes) to `prob` unless it is NULL. Allocates nothing. */
+    /* Add a batch to `score`; class probabilities (n, classes) to `prob` unless it is NULL.
+     * Allocates nothing. */
     void (*score)(struct yk_work *w, const struct yk_params *params, const struct yk_batch *batch,
                   struct yk_score *score, float *prob);
 
-    /* For sparse models, NULL for the others; then layout leaves params->flat NULL, all starting values being 0, and step and
-     * score compute in slot space: params->flat[i], sink->grad[i] and ready(0, n) mean the slots of the plan that was last chosen. */
+    /* The next three are for sparse models, NULL for the others. Layout of a sparse model leaves
+     * params->flat NULL, all starting values being 0, and step and score compute in slot space:
+     * params->flat[i], sink->grad[i] and ready(0, n) mean the slots of the map chosen last. */
 
-    /* Prepare plan `which` (0 or 1: one may be prepared while the other is in use) for the shards of a task: out->key is valid until the
-     * plan is made again. Memory grows with the largest task, and stays. */
+    /* Make map `which` (0 or 1: one may be made while the other is in use) for the shards of a
+     * task. out->key is valid until the map is made again. Memory grows with the largest task, and
+     * stays. */
     yk_code (*keys)(struct yk_work *w, unsigned which, const struct yk_batch *shard,
                     uint32_t shards, struct yk_keys *out, struct yk_error *e);
-    /* The next step or score is that of shard `shard` (from 0) of plan `which`. */
+    /* The next step or score is that of shard `shard` (from 0) of map `which`. */
     void (*choose)(struct yk_work *w, unsigned which, uint32_t shard);
-    /* Train. With one thread the bits are those of the same steps in slot space, one shard each; with several, rows are dealt to
-     * them and they update the parameters without waiting for each other, which is worth it from some 10,000 rows a sweep on. A
-     * lazy sweep takes one thread. */
+    /* Train. With one thread the bits are those of the same steps in slot space, one shard each.
+     * Several threads take rows in turns and update the parameters without waiting for each other,
+     * which pays from some 10,000 rows a sweep on. A lazy sweep takes one thread. */
     yk_code (*sweep)(struct yk_work *w, struct yk_sweep *s, struct yk_error *e);
 
-    /* Write it, trained, as an ONNX graph (see onnx_net.h). NULL: it has none. */
+    /* Write the trained model as an ONNX graph (see net/net_onnx.h). NULL: it has none. */
     yk_code (*onnx)(const struct yk_model *m, const struct yk_params *params, const char *path,
                     struct yk_error *e);
 
@@ -162,7 +180,7 @@ struct yk_model_ops {
 
 #define YK_MODELS(X) X(softmax) X(logreg)
 
-extern const struct yk_model_ops yk_model_net; /* netrun.c: of every net, whatever its name */
+extern const struct yk_model_ops yk_model_net; /* of every net, under any name */
 
 const struct yk_model_ops *yk_model_find(const char *name); /* NULL if there is none */
 const struct yk_model_ops *yk_model_at(unsigned i);         /* NULL past the end */

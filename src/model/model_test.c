@@ -1,4 +1,5 @@
-/* model_test.c - the list of models: each can be found, opened for a small set, and steps; its defaults come in pairs. */
+/* model_test.c - the list of models: each can be found, opened for a small set, and steps; its
+ * defaults come in pairs. */
 #include "model/model.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* score.c - what an evaluation of two classes amounts to: precision, recall and the area under the ROC curve; see model.h. */
+/* score.c - figures of an evaluation of two classes: precision, recall and the area under the
+ * ROC curve; see model.h. */
 #include "model/model.h"
 
 #include <math.h>
@@ -6,8 +7,8 @@
 double yk_score_auc(const struct yk_score *s, double *error)
 {
     double below = 0, pairs = 0, tied = 0,
-           positives =
-               0; /* counts of pairs pass 2^64 before they pass what a double can tell apart */
+           /* counts of pairs pass 2^64 before they pass what a double can tell apart */
+        positives = 0;
     if (s->bins == NULL)
         return NAN;
     for (unsigned i = 0; i < YK_BINS; i++) {

@@ -1,15 +1,17 @@
-/* softmax.c - softmax regression: p = softmax(x W^T + b), cross-entropy, any dense labelled set. Starts at zero.
+/* softmax.c - softmax regression: p = softmax(x W^T + b), cross-entropy, any dense labelled set.
+ * Starts at zero.
  *
  *     softmax.bias    (classes)
  *     softmax.weight  (classes, features)   as torch.nn.Linear keeps it
  *
- * The arithmetic is kernel/softmax_isa.c. A batch of at least 2 * ROWS_EACH rows is cut into one contiguous part per thread; each part has
- * gradients of its own, which are added in the order of the parts, so the bits depend on --threads but never on timing.
+ * The arithmetic is kernel/softmax_isa.c. A batch of at least 2 * ROWS_EACH rows is cut into one
+ * contiguous part per thread; each part has gradients of its own, which are added in the order of
+ * the parts, so the bits depend on --threads but never on timing.
  * THREADS: a work belongs to one caller; its team computes inside step and score only. */
 #include "base/team.h"
 #include "kernel/kernel.h"
 #include "model/model.h"
-#include "model/onnx_net.h"
+#include "model/net/net_onnx.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,25 +19,25 @@
 _Static_assert((int)YK_KERNEL_BLOCK == (int)YK_PACK_BLOCK,
                "the kernels walk the blocks that packing leaves");
 
-enum { ROWS_EACH = 128 }; /* below this a thread's share costs less than meeting the others */
+enum { ROWS_EACH = 128 }; /* fewer rows of a thread cost less than its meeting the others */
 
-struct yk_model {
+struct softmax_model {
     uint32_t features, classes;
     uint32_t shape[3];
     size_t weight, bias; /* offsets in the flat parameters */
     size_t count;        /* floats of a gradient buffer */
 };
 
-struct part {
+struct softmax_part {
     struct yk_softmax_pass pass;
     float *grad; /* (count) this part's gradients; the first part writes into the sink's instead */
 };
 
-struct yk_work {
-    const struct yk_model *model;
+struct softmax_work {
+    const struct softmax_model *model;
     const struct yk_kernels *kernels;
     struct yk_team *team;
-    struct part *part; /* (threads) */
+    struct softmax_part *part; /* (threads) */
     unsigned threads;
 };
 
@@ -44,24 +46,25 @@ static yk_code model_open(struct yk_model **out, const struct yk_dataset *shape,
     if (shape->classes < 2 || shape->classes > 256)
         return yk_fail(e, YK_USAGE, "softmax needs 2 to 256 classes, '%s' has %u", shape->name,
                        shape->classes);
-    struct yk_model *m = calloc(1, sizeof *m);
+    struct softmax_model *m = calloc(1, sizeof *m);
     if (m == NULL)
         return yk_fail_memory(e, sizeof *m);
     m->features = shape->features;
     m->classes = shape->classes;
     memcpy(m->shape, shape->shape, sizeof m->shape);
-    *out = m;
+    *out = (struct yk_model *)m;
     return YK_OK;
 }
 
-static void model_close(struct yk_model *m)
+static void model_close(struct yk_model *model)
 {
-    free(m);
+    free(model);
 }
 
-static yk_code layout(struct yk_model *m, struct yk_params *params, uint64_t seed,
+static yk_code layout(struct yk_model *model, struct yk_params *params, uint64_t seed,
                       struct yk_error *e)
 {
+    struct softmax_model *m = (struct softmax_model *)model;
     (void)seed; /* a convex problem: zero is as good a start as any */
     const struct yk_view spec[] = {
         {.name = "softmax.weight", .ndim = 2, .shape = {m->classes, m->features}},
@@ -76,23 +79,26 @@ static yk_code layout(struct yk_model *m, struct yk_params *params, uint64_t see
     return YK_OK;
 }
 
-static void work_close(struct yk_work *w)
+static void work_close(struct yk_work *work)
 {
+    struct softmax_work *w = (struct softmax_work *)work;
     if (w == NULL)
         return;
-    for (unsigned i = 0; w->part != NULL && i < w->threads; i++) {
-        free(w->part[i].pass.scratch);
-        yk_floats_free(w->part[i].grad);
-    }
+    if (w->part != NULL)
+        for (unsigned i = 0; i < w->threads; i++) {
+            free(w->part[i].pass.scratch);
+            yk_floats_free(w->part[i].grad);
+        }
     free(w->part);
     yk_team_close(w->team);
     free(w);
 }
 
-static yk_code work_open(struct yk_work **out, const struct yk_model *m, unsigned threads,
+static yk_code work_open(struct yk_work **out, const struct yk_model *model, unsigned threads,
                          const char *isa, struct yk_error *e)
 {
-    struct yk_work *w = calloc(1, sizeof *w);
+    const struct softmax_model *m = (const struct softmax_model *)model;
+    struct softmax_work *w = calloc(1, sizeof *w);
     if (w == NULL)
         return yk_fail_memory(e, sizeof *w);
     w->model = m;
@@ -104,24 +110,26 @@ static yk_code work_open(struct yk_work **out, const struct yk_model *m, unsigne
         goto out_work;
     size_t scratch = yk_softmax_scratch(m->features, m->classes);
     w->part = calloc(threads, sizeof *w->part);
-    for (unsigned i = 0; w->part != NULL && i < threads; i++) {
+    if (w->part == NULL) {
+        rc = yk_fail_memory(e, threads * sizeof *w->part);
+        goto out_work;
+    }
+    for (unsigned i = 0; i < threads; i++) {
         w->part[i].pass.scratch = aligned_alloc(64, scratch);
         w->part[i].grad = i == 0 ? NULL : yk_floats(m->count);
         if (w->part[i].pass.scratch == NULL || (i > 0 && w->part[i].grad == NULL))
             rc = yk_fail_memory(e, scratch);
     }
-    if (w->part == NULL)
-        rc = yk_fail_memory(e, threads * sizeof *w->part);
     if (rc != YK_OK)
         goto out_work;
-    *out = w;
+    *out = (struct yk_work *)w;
     return YK_OK;
 out_work:
-    work_close(w);
+    work_close((struct yk_work *)w);
     return rc;
 }
 
-static unsigned parts_of(const struct yk_work *w, uint32_t rows)
+static unsigned parts_of(const struct softmax_work *w, uint32_t rows)
 {
     unsigned parts = rows / ROWS_EACH;
     return parts < 1 ? 1 : parts < w->threads ? parts : w->threads;
@@ -129,15 +137,15 @@ static unsigned parts_of(const struct yk_work *w, uint32_t rows)
 
 static void compute(void *arg, unsigned i)
 {
-    struct yk_work *w = arg;
+    struct softmax_work *w = arg;
     w->kernels->softmax(&w->part[i].pass);
 }
 
 /* Deal the batch to the parts and run them; part i has rows [i n / parts, (i+1) n / parts). */
-static unsigned run(struct yk_work *w, const struct yk_params *params, const struct yk_batch *b,
-                    float *grad, float *prob)
+static unsigned run(struct softmax_work *w, const struct yk_params *params,
+                    const struct yk_batch *b, float *grad, float *prob)
 {
-    const struct yk_model *m = w->model;
+    const struct softmax_model *m = w->model;
     unsigned parts = parts_of(w, b->n);
     for (unsigned i = 0; i < parts; i++) {
         uint32_t lo = (uint32_t)((uint64_t)b->n * i / parts),
@@ -147,10 +155,10 @@ static unsigned run(struct yk_work *w, const struct yk_params *params, const str
         w->part[i].pass = (struct yk_softmax_pass){
             .features = m->features,
             .classes = m->classes,
-            .blocks = b->set->blocks,
-            .first = b->set->first,
-            .nonzero = b->set->nonzero,
-            .words = b->set->words,
+            .blocks = b->set->packed.blocks,
+            .first = b->set->packed.first,
+            .nonzero = b->set->packed.nonzero,
+            .words = b->set->packed.words,
             .labels = b->set->labels,
             .scale = b->set->scale,
             .row = b->row + lo,
@@ -169,14 +177,16 @@ static unsigned run(struct yk_work *w, const struct yk_params *params, const str
     return parts;
 }
 
-static unsigned busy(const struct yk_work *w, uint32_t batch)
+static unsigned busy(const struct yk_work *work, uint32_t batch)
 {
+    const struct softmax_work *w = (const struct softmax_work *)work;
     return parts_of(w, batch);
 }
 
-static double step(struct yk_work *w, const struct yk_params *params, const struct yk_batch *batch,
-                   struct yk_sink *sink)
+static double step(struct yk_work *work, const struct yk_params *params,
+                   const struct yk_batch *batch, struct yk_sink *sink)
 {
+    struct softmax_work *w = (struct softmax_work *)work;
     unsigned parts = run(w, params, batch, sink->grad, NULL);
     double loss = w->part[0].pass.loss;
     for (unsigned i = 1; i < parts; i++) {
@@ -189,9 +199,10 @@ static double step(struct yk_work *w, const struct yk_params *params, const stru
     return loss;
 }
 
-static void score(struct yk_work *w, const struct yk_params *params, const struct yk_batch *batch,
-                  struct yk_score *out, float *prob)
+static void score(struct yk_work *work, const struct yk_params *params,
+                  const struct yk_batch *batch, struct yk_score *out, float *prob)
 {
+    struct softmax_work *w = (struct softmax_work *)work;
     unsigned parts = run(w, params, batch, NULL, prob);
     for (unsigned i = 0; i < parts; i++) {
         out->loss += w->part[i].pass.loss;
@@ -200,14 +211,16 @@ static void score(struct yk_work *w, const struct yk_params *params, const struc
     out->examples += batch->n;
 }
 
-static yk_code onnx(const struct yk_model *m, const struct yk_params *params, const char *path,
+static yk_code onnx(const struct yk_model *model, const struct yk_params *params, const char *path,
                     struct yk_error *e)
 {
+    const struct softmax_model *m = (const struct softmax_model *)model;
     return yk_onnx_softmax(path, m->shape, m->classes, params, e);
 }
 
-static void graph(const struct yk_model *m, struct yk_events *events)
+static void graph(const struct yk_model *model, struct yk_events *events)
 {
+    const struct softmax_model *m = (const struct softmax_model *)model;
     const struct yk_graph_node node[] = {
         {.name = "pixels",
          .op = "Placeholder",

@@ -1,5 +1,5 @@
-/* softmax_test.c - gradients against finite differences of the loss, and batches cut over threads: the same sums, the same bits
- * from run to run, every row once. */
+/* softmax_test.c - gradients against finite differences of the loss, and batches cut over threads:
+ * the same sums, the same bits from run to run, every row once. */
 #include "model/model.h"
 
 #include "base/file.h"
@@ -66,7 +66,7 @@ static void rig_open(struct rig *r, unsigned threads)
         labels[i] = (uint16_t)yk_rng_below(&rng, CLASSES);
         order[i] = (i * 389 + 17) % ROWS; /* 389 and 1000 have no common factor: every row once */
     }
-    if (packed.blocks == NULL) /* the same for every rig, and kept for all of them */
+    if (packed.packed.blocks == NULL) /* the same for every rig, and kept for all of them */
         packed = packed_copy(&set);
     assert_int_equal(OPS->open(&r->model, &packed, &e), YK_OK);
     assert_int_equal(OPS->layout(r->model, &r->params, 1, &e), YK_OK);
@@ -147,7 +147,8 @@ static void test_layout(void **state)
     rig_close(&r);
 }
 
-/* Steps over more rows than one thread takes: 1, 2 and 3 parts add up to the same, and a part's place is its own. */
+/* Steps over more rows than one thread takes: 1, 2 and 3 parts add up to the same, and a part's
+ * place is its own. */
 static void test_threads(void **state)
 {
     (void)state;
@@ -168,8 +169,8 @@ static void test_threads(void **state)
             assert_int_equal(score[t].correct, score[0].correct);
             assert_int_equal(score[t].examples, N[k]);
             assert_memory_equal(prob[t], prob[0],
-                                N[k] * CLASSES *
-                                    sizeof(float)); /* a row does not see its neighbours */
+                                /* a row does not see its neighbours */
+                                N[k] * CLASSES * sizeof(float));
             for (size_t i = 0; i < r[0].params.count; i++)
                 assert_true(fabsf(r[t].sink.grad[i] - r[0].sink.grad[i]) < 2e-5f * (float)N[k]);
             struct yk_score twice = score[t];
@@ -275,8 +276,8 @@ static void test_graph(void **state)
     assert_int_equal(yk_file_read(path, 1 << 20, &bytes, &n, &e), YK_OK);
     for (size_t i = 0; i < sizeof NODES / sizeof NODES[0]; i++)
         assert_non_null(memmem(bytes, n, NODES[i], strlen(NODES[i])));
-    assert_non_null(
-        memmem(bytes, n, (const char[]){0x08, FEATURES}, 2)); /* a dimension, as a varint */
+    /* a dimension, as a varint */
+    assert_non_null(memmem(bytes, n, (const char[]){0x08, FEATURES}, 2));
     free(bytes);
     rig_close(&r);
 }

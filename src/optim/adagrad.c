@@ -1,6 +1,9 @@
-/* adagrad.c - AdaGrad: n += g^2; w -= lr g / (sqrt(n) + eps); with decay the gradient is g + decay w. Rates fall where gradients have been
- * large. Then l1 and l2 flow over the time that is the key's rate; n counts gradients of the data only, so it stands still while a key is untouched. A key that no gradient has
- * reached has no rate yet, and stays what it is. */
+/* adagrad.c - AdaGrad: n += g^2; w -= lr g / (sqrt(n) + eps). With decay the gradient is g + decay
+ * w.
+ *
+ * Rates fall where gradients have been large. Then l1 and l2 flow over the key's rate (see
+ * optim.h). n sums gradients of the data only, so it does not change while a key is untouched. A
+ * key without any gradient so far has rate 0 and does not change. */
 #include "optim/sparse.h"
 
 YK_INLINE void apply_plain(const struct yk_update *u, float *restrict w, float *restrict sum,
@@ -40,7 +43,7 @@ YK_INLINE void apply_regularized(const struct yk_update *u, struct flow f, float
 YK_WIDE static void apply(const struct yk_update *u, float *restrict w, const float *restrict g,
                           float *const *slot, size_t n)
 {
-    float *restrict sum = slot[0]; /* (n) squares so far */
+    float *restrict sum = slot[0]; /* (n) sums of squares */
     if (u->decay > 0)
         apply_decayed(u, w, sum, g, n);
     else if (u->l2 > 0)
@@ -126,14 +129,15 @@ YK_WIDE static void read_keys(const struct yk_update *u, const float *w, float *
     }
 }
 
-const struct yk_optimizer_ops yk_optimizer_adagrad = {.name = "adagrad",
-                                                      .help =
-                                                          "n += g^2; w -= lr g / (sqrt n + eps)",
-                                                      .lr = 0.1,
-                                                      .uses = "eps|l1|l2|weight-decay",
-                                                      .slots = 1,
-                                                      .slot = {"squares", "seen"},
-                                                      .lazy = YK_LAZY_IF_REGULARIZED,
-                                                      .apply = apply,
-                                                      .apply_keys = apply_keys,
-                                                      .read_keys = read_keys};
+const struct yk_optimizer_ops yk_optimizer_adagrad = {
+    .name = "adagrad",
+    .help = "n += g^2; w -= lr g / (sqrt n + eps)",
+    .lr = 0.1,
+    .uses = "eps|l1|l2|weight-decay",
+    .slots = 1,
+    .slot = {"squares", "seen"},
+    .lazy = YK_LAZY_IF_REGULARIZED,
+    .apply = apply,
+    .apply_keys = apply_keys,
+    .read_keys = read_keys,
+};

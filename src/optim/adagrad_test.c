@@ -1,5 +1,5 @@
-/* adagrad_test.c - under a constant gradient the steps are lr, lr/sqrt 2, lr/sqrt 3, ... whatever its size, and a gradient of
- * zero neither moves nor divides by zero. */
+/* adagrad_test.c - under a constant gradient of any size the steps are lr, lr/sqrt 2, lr/sqrt 3,
+ * ..., and a gradient of zero neither moves a value nor divides by zero. */
 #include "optim/optim.h"
 
 #include <math.h>

@@ -1,16 +1,20 @@
-/* adam.c - Adam: m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2; w -= lr m^ / (sqrt(v^) + eps), where ^ divides by 1 - b^t.
- * t counts updates from 1; with l2 or decay the gradient is g + (l2 + decay) w. The corrections are folded into the rate, in double, so that they are
- * exact for small t. */
+/* adam.c - Adam: m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2; w -= lr m^ / (sqrt(v^) + eps).
+ *
+ * ^ divides by 1 - b^t, where t counts updates from 1. With l2 or decay the gradient is g + (l2 +
+ * decay) w. The corrections are folded into the rate, in double, so they are exact for small t. */
+#include "base/wide.h"
 #include "optim/optim.h"
 
 #include <math.h>
 
 struct rule {
-    float b1, b2, first, second, eps; /* first, second: the rate and the root's factor, corrected */
+    float b1, b2;
+    float first;  /* lr / (1 - b1^t) */
+    float second; /* 1 / sqrt(1 - b2^t) */
+    float eps;
 };
 
-static inline __attribute__((always_inline)) void step(struct rule r, float *w, float *m, float *v,
-                                                       float d)
+YK_INLINE void step(struct rule r, float *w, float *m, float *v, float d)
 {
     *m = r.b1 * *m + (1 - r.b1) * d;
     *v = r.b2 * *v + (1 - r.b2) * d * d;
@@ -44,4 +48,5 @@ const struct yk_optimizer_ops yk_optimizer_adam = {
     .uses = "momentum|beta2|eps|l2|weight-decay",
     .slots = 2,
     .slot = {"first", "second"},
-    .apply = apply};
+    .apply = apply,
+};

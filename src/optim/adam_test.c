@@ -1,5 +1,6 @@
-/* adam_test.c - the bias corrections: with them the first step, and every step under a constant gradient, has the length of the
- * rate, whatever the gradient's size. `step` says how many came before, also after a resume. */
+/* adam_test.c - the bias corrections: the first step, and every step under a constant gradient, has
+ * the length of the rate, whatever the size of the gradient. `step` is the number of earlier
+ * updates, after a resume too. */
 #include "optim/optim.h"
 
 #include <math.h>

@@ -1,8 +1,9 @@
 /* ftrl.c - FTRL-proximal, per coordinate (McMahan and others, 2013), with alpha = lr:
  *     n' = n + g^2;  s = (sqrt n' - sqrt n)/alpha;  z += g - s w
  *     w = 0 if |z| <= l1, else -(z - sgn(z) l1) / ((beta + sqrt n')/alpha + l2)
- * The difference of the roots is taken as g^2/(sqrt n' + sqrt n), which keeps its digits when n is large. w is a function of z and n, so
- * l1 and l2 need no catching up: a step without a gradient changes nothing, in a dense run neither, though its rate may be another one. */
+ * The difference of the roots is computed as g^2/(sqrt n' + sqrt n), which stays accurate when n is
+ * large. w is a function of z and n, so l1 and l2 need no catching up: a step without a gradient
+ * changes nothing, even if its rate is different, and the same holds in a dense run. */
 #include "optim/sparse.h"
 
 YK_INLINE void steps(const struct yk_update *u, float *restrict w, float *restrict z,
@@ -68,4 +69,5 @@ const struct yk_optimizer_ops yk_optimizer_ftrl = {
     .lazy = YK_LAZY_NEVER,
     .apply = apply,
     .apply_keys = apply_keys,
-    .read_keys = read_keys};
+    .read_keys = read_keys,
+};

@@ -1,5 +1,5 @@
-/* ftrl_test.c - FTRL-proximal by hand: the first steps, the threshold of l1, the shrinking of l2, and a hot key, whose root must go on
- * growing by the right amount when it is large. */
+/* ftrl_test.c - FTRL-proximal by hand: the first steps, the threshold of l1, the shrinking by l2,
+ * and a hot key, whose root must keep growing by the right amount when it is large. */
 #include "optim/optim.h"
 
 #include <math.h>
@@ -41,8 +41,8 @@ static void test_regularizers(void **state)
     assert_true(w[2] == 0 && w[3] == 0);
 }
 
-/* A million gradients of one size: n = k g^2, and z stays where gradient and pull balance. With the difference of two float roots
- * it would drift by per cents. */
+/* A million gradients of one size: n = k g^2, and z stays where gradient and pull balance. With the
+ * difference of two float roots it would drift by per cents. */
 static void test_hot_key(void **state)
 {
     (void)state;

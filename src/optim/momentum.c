@@ -1,8 +1,10 @@
-/* momentum.c - heavy-ball momentum: v = mu v + g + (l2 + decay) w; w -= lr v. The rate is outside v, so that a change of it acts at once.
+/* momentum.c - heavy-ball momentum: v = mu v + g + (l2 + decay) w; w -= lr v.
  *
- * SPARSE: an untouched key glides on. One step without a gradient is linear in (w, v), a matrix of 2 x 2, so k steps at one rate are its
- * k-th power, in log k products. Under a schedule the first STEPWISE steps, in which most of the gliding happens (all but e^-13 at
- * mu = 0.9), are taken one by one and the others in pieces that grow with the distance, each at its mean rate. */
+ * The rate is not part of v, so a change of the rate acts at once.
+ * SPARSE: an untouched key glides on. A step without a gradient is linear in (w, v), a 2 x 2
+ * matrix, so k steps at one rate are its k-th power, in log k products. Under a schedule the first
+ * STEPWISE steps, which do most of the gliding (all but e^-13 at mu = 0.9), are taken one by one,
+ * and the others in stretches that grow with the distance, each at its mean rate. */
 #include "optim/sparse.h"
 
 enum { STEPWISE = 128 };
@@ -34,7 +36,7 @@ YK_WIDE static void apply(const struct yk_update *u, float *restrict w, const fl
     }
 }
 
-/* n steps without a gradient, all at the rate lr: (w, v) <- M^n (w, v). */
+/* Takes n steps without a gradient at the rate lr: (w, v) <- M^n (w, v). */
 static void glide(const struct yk_update *u, double lr, uint32_t n, double *w, double *v)
 {
     double mu = (double)u->momentum, l2 = (double)u->l2;
@@ -53,7 +55,7 @@ static void glide(const struct yk_update *u, double lr, uint32_t n, double *w, d
     }
 }
 
-/* The value and velocity that u->step finds. */
+/* Brings value and velocity to their state before u->step. */
 static void catch_up(const struct yk_update *u, float seen, float *w, float *v)
 {
     uint32_t gap = missed(u->step, seen);
@@ -106,13 +108,15 @@ static void read_keys(const struct yk_update *u, const float *w, float *const *s
     }
 }
 
-const struct yk_optimizer_ops yk_optimizer_momentum = {.name = "momentum",
-                                                       .help = "v = mu v + g + l2 w; w -= lr v",
-                                                       .lr = 0.01,
-                                                       .uses = "momentum|l2|weight-decay",
-                                                       .slots = 1,
-                                                       .slot = {"velocity", "seen"},
-                                                       .lazy = YK_LAZY_ALWAYS,
-                                                       .apply = apply,
-                                                       .apply_keys = apply_keys,
-                                                       .read_keys = read_keys};
+const struct yk_optimizer_ops yk_optimizer_momentum = {
+    .name = "momentum",
+    .help = "v = mu v + g + l2 w; w -= lr v",
+    .lr = 0.01,
+    .uses = "momentum|l2|weight-decay",
+    .slots = 1,
+    .slot = {"velocity", "seen"},
+    .lazy = YK_LAZY_ALWAYS,
+    .apply = apply,
+    .apply_keys = apply_keys,
+    .read_keys = read_keys,
+};

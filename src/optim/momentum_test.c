@@ -1,4 +1,5 @@
-/* momentum_test.c - under a constant gradient the velocity is a geometric sum, and a new rate acts on all of it at once. */
+/* momentum_test.c - under a constant gradient the velocity is a geometric sum, and a new rate acts
+ * on all of it at once. */
 #include "optim/optim.h"
 
 #include <math.h>
@@ -23,11 +24,11 @@ static void test_constant_gradient(void **state)
         assert_true(fabs((double)w - sum) < 1e-5);
     }
     float before = w, velocity = v;
-    u.lr = 0; /* the rate is outside of v */
+    u.lr = 0; /* the rate is not part of v */
     o->apply(&u, &w, &g, slot, 1);
     assert_true(w == before && v == 0.5f * velocity + 2);
     u.lr = 1;
-    g = 0; /* without a push it glides on */
+    g = 0; /* without a gradient the value glides on */
     before = w;
     velocity = v;
     o->apply(&u, &w, &g, slot, 1);

@@ -1,4 +1,5 @@
-/* optim.c - the list of optimizers, and what sparse ones have missed. A new one is one file and one word in YK_OPTIMIZERS. */
+/* optim.c - the list of optimizers, and the rates that untouched keys have missed. A new optimizer
+ * is one file and one word in YK_OPTIMIZERS. */
 #include "optim/sparse.h"
 
 #define DECLARE(name) extern const struct yk_optimizer_ops yk_optimizer_##name;
@@ -47,9 +48,8 @@ void yk_missed_rates(const struct yk_update *u, const float *seen, float *sum, s
     double now = yk_prefix_at(&prefix, u->step);
     for (size_t j = 0; j < m; j++) {
         uint32_t gap = missed(u->step, seen[j]);
-        bool same =
-            j > 0 &&
-            gap == missed(u->step, seen[j - 1]); /* keys of one row often were together before */
+        /* Keys of one row were often touched together before. */
+        bool same = j > 0 && gap == missed(u->step, seen[j - 1]);
         double rates = gap == 0         ? 0
                        : gap == u->step ? now
                                         : now - yk_prefix_at(&prefix, u->step - gap);

@@ -1,5 +1,6 @@
-/* optim_test.c - every optimizer of the list against its formula in double over a thousand random steps, and what all of them
- * promise: ranges are independent, state lies in the slots, the scale divides the gradient once. */
+/* optim_test.c - every optimizer against its formula in double over a thousand random steps, and
+ * their common promises: ranges are independent, all state is in the slots, and the scale divides
+ * the gradient once. */
 #include "optim/optim.h"
 
 #include "base/opt.h"
@@ -11,19 +12,19 @@ enum { N = 77, STEPS = 1000 }; /* N: no multiple of any vector */
 static const struct yk_update CONSTANTS = {
     .momentum = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .beta = 1};
 
-struct state {
+struct dense_weights {
     float w[N], slot[YK_SLOTS][N];
 };
 
-static void begin(struct state *s, struct yk_rng *r)
+static void begin(struct dense_weights *s, struct yk_rng *r)
 {
     memset(s, 0, sizeof *s);
     for (int i = 0; i < N; i++)
         s->w[i] = (float)(yk_rng_unit(r) - 0.5);
 }
 
-static void apply(const struct yk_optimizer_ops *o, const struct yk_update *u, struct state *s,
-                  const float *g, size_t lo, size_t hi)
+static void apply(const struct yk_optimizer_ops *o, const struct yk_update *u,
+                  struct dense_weights *s, const float *g, size_t lo, size_t hi)
 {
     float *slot[YK_SLOTS];
     for (unsigned k = 0; k < YK_SLOTS; k++)
@@ -54,7 +55,7 @@ static bool has(const struct yk_optimizer_ops *o, size_t t)
 static void follow_formula(const struct yk_optimizer_ops *o, size_t t)
 {
     struct yk_rng r;
-    struct state s;
+    struct dense_weights s;
     double w[N], m[N] = {0}, v[N] = {0}, path[N] = {0};
     yk_rng_init(&r, 3, t, 0, 0);
     begin(&s, &r);
@@ -99,14 +100,15 @@ static void test_formulas(void **state)
     assert_true(tried >= 16);
 }
 
-/* Updating two halves, or one by one, is updating the whole, bit for bit; what lies outside a range stays. */
+/* Updating two halves, or one by one, is updating the whole, bit for bit; what lies outside a range
+ * stays. */
 static void test_ranges(void **state)
 {
     (void)state;
     for (unsigned k = 0; yk_optimizer_at(k) != NULL; k++) {
         const struct yk_optimizer_ops *o = yk_optimizer_at(k);
         struct yk_rng r;
-        struct state whole, halves, single, before;
+        struct dense_weights whole, halves, single, before;
         yk_rng_init(&r, 4, k, 0, 0);
         begin(&whole, &r);
         halves = single = whole;
@@ -137,14 +139,14 @@ static void test_ranges(void **state)
     }
 }
 
-/* The gradient is a sum; scale is 1 / examples. Powers of two make both ways round alike. */
+/* The gradient is a sum; scale is 1 / examples. With powers of two both ways round alike. */
 static void test_scale(void **state)
 {
     (void)state;
     for (unsigned k = 0; yk_optimizer_at(k) != NULL; k++) {
         const struct yk_optimizer_ops *o = yk_optimizer_at(k);
         struct yk_rng r;
-        struct state sum, mean;
+        struct dense_weights sum, mean;
         yk_rng_init(&r, 5, k, 0, 0);
         begin(&sum, &r);
         mean = sum;
@@ -190,7 +192,7 @@ static void test_list(void **state)
     assert_null(yk_optimizer_find("SGD"));
 }
 
-/* "seen" is kept where steps are missed and matter, and nowhere else. */
+/* The slot "seen" exists only where missed steps matter. */
 static void test_slots(void **state)
 {
     (void)state;

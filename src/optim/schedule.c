@@ -1,7 +1,8 @@
 /* schedule.c - the learning rate over steps, and its sums; the grammar is in optim.h.
  *
- * SUMS: every shape is made of pieces (k + 1 or 1) e^(c k), with c = 0, the log of a ratio, or imaginary for the cosine; these have
- * closed forms, so the sum over a million steps costs what the sum over two does. */
+ * SUMS: every shape consists of terms e^(c k) or, during the warm-up, (k + 1) e^(c k), where c is
+ * 0, the log of a ratio, or imaginary for the cosine. Their sums have closed forms, so a sum over a
+ * million steps costs no more than one over two. */
 #include "optim/optim.h"
 
 #include <complex.h>
@@ -9,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One ":number", `least` exclusive. Moves *p behind it. */
+/* Reads ":number", which must be above `least`, and moves *p past it. */
 static bool number(const char **p, double least, double *out)
 {
     char *end;
@@ -38,7 +39,7 @@ static bool parse(const char *p, struct yk_schedule *s)
         if (!number(&p, 0, &s->warmup))
             return false;
         if (*p == '\0')
-            return true; /* warm-up, then constant */
+            return true; /* constant after the warm-up */
         if (*p++ != ',')
             return false;
     }
@@ -106,23 +107,23 @@ double yk_schedule_at(const struct yk_schedule *s, double lr, uint64_t step)
     return t < s->warmup ? rate * fmin((t + 1) / s->warmup, 1) : rate;
 }
 
-enum { STAIRS = 256 }; /* that are added one by one */
+enum { STAIRS = 256 }; /* stairs that are added one by one */
 
-/* e^c - 1, with all digits for small c. */
+/* e^c - 1, accurate for small c. */
 static double complex expm1_of(double complex c)
 {
     double half = sin(cimag(c) / 2), grown = exp(creal(c));
     return expm1(creal(c)) - 2 * grown * half * half + grown * sin(cimag(c)) * I;
 }
 
-/* The sum of e^(c k), or of (k + 1) e^(c k) if `ramp`, over the n numbers from `from` on. */
+/* The sum of e^(c k), or of (k + 1) e^(c k) if `ramp`, over the n values of k from `from` on. */
 static double series(double complex c, double from, double n, bool ramp)
 {
     if (n <= 0)
         return 0;
     double complex one = expm1_of(c), all = expm1_of(c * n);
-    double complex sum = c == 0 ? n : all / one,
-                   moment = 0; /* of e^(c j) and of j e^(c j), j = 0 .. n-1 */
+    double complex sum = c == 0 ? n : all / one; /* of e^(c j), j = 0 .. n-1 */
+    double complex moment = 0;                   /* of j e^(c j) */
     if (ramp && cabs(c) * n < 1e-2) {
         double j1 = n * (n - 1) / 2, j2 = j1 * (2 * n - 1) / 3, j3 = j1 * j1,
                j4 = j2 * (3 * n * n - 3 * n - 1) / 5;
@@ -133,7 +134,8 @@ static double series(double complex c, double from, double n, bool ramp)
     return creal(cexp(c * from) * (ramp ? (from + 1) * sum + moment : sum));
 }
 
-/* One stair after the other; if there are too many, the rest as the exponential that has the stairs' sums. */
+/* Adds stair after stair. If there are too many, the others are summed as the exponential whose sum
+ * over each stair is the stair's. */
 static double stairs(const struct yk_schedule *s, double from, double to, bool ramp)
 {
     double stair = floor(from / s->every), sum = 0, c = log(s->rate) / s->every;
@@ -159,7 +161,7 @@ static double sum_of(const struct yk_schedule *s, double lr, double from, double
     case YK_EXPONENTIAL:
         return lr * series(log(s->rate) / s->every, from, n, ramp);
     case YK_COSINE:
-        curve = fmax(fmin(to, ceil(s->every)) - from, 0); /* steps before it stays */
+        curve = fmax(fmin(to, ceil(s->every)) - from, 0); /* steps before the rate stays at LAST */
         return s->floor * series(0, from, n, ramp) +
                (lr - s->floor) / 2 *
                    (series(0, from, curve, ramp) + series(M_PI / s->every * I, from, curve, ramp));
@@ -169,16 +171,15 @@ static double sum_of(const struct yk_schedule *s, double lr, double from, double
 
 double yk_schedule_sum(const struct yk_schedule *s, double lr, uint64_t from, uint64_t to)
 {
-    double a = (double)from, b = (double)to,
-           warm =
-               fmin(fmax(floor(s->warmup), a), b); /* where the warm-up ends, as seen from [a, b) */
+    double a = (double)from, b = (double)to;
+    double warm = fmin(fmax(floor(s->warmup), a), b); /* end of the warm-up, clipped to [a, b] */
     double sum = sum_of(s, lr, warm, b, false);
     return warm > a ? sum + sum_of(s, lr, a, warm, true) / s->warmup : sum;
 }
 
-/* --- sums from the first step on, many for one schedule --- */
+/* --- sums from step 0 on, many for one schedule --- */
 
-/* The sum over [0, to), as if there were no warm-up. */
+/* The sum over [0, to) without the warm-up. */
 static double curve_to(const struct yk_prefix *p, double to)
 {
     const struct yk_schedule *s = p->schedule;
@@ -188,15 +189,14 @@ static double curve_to(const struct yk_prefix *p, double to)
         break;
     case YK_EXPONENTIAL:
         return p->factor * expm1(p->c * to);
-    case YK_STAIRCASE: /* the whole stairs, and a part of the next */
+    case YK_STAIRCASE: /* the whole stairs and a part of the next */
         stair = floor(to / s->every);
         grown = expm1(p->c * stair);
         return p->factor * grown + p->lr * (1 + grown) * (to - stair * s->every);
     case YK_COSINE:
         curve = fmin(to, ceil(s->every));
-        waves = curve <= 1 ? curve
-                           : 0.5 + sin((curve - 0.5) * p->c) *
-                                       p->factor; /* the sum of cos(c k), k < curve */
+        /* the sum of cos(c k), k < curve */
+        waves = curve <= 1 ? curve : 0.5 + sin((curve - 0.5) * p->c) * p->factor;
         return s->floor * to + (p->lr - s->floor) / 2 * (curve + waves);
     }
     return p->lr * to;

@@ -1,4 +1,5 @@
-/* schedule_test.c - the grammar, accepted and refused, and every shape at the steps where it turns. */
+/* schedule_test.c - texts that the grammar accepts and refuses, and every shape at its turning
+ * points. */
 #include "optim/optim.h"
 
 #include <math.h>
@@ -80,7 +81,7 @@ static void test_shapes(void **state)
     }
 }
 
-/* A rate never lies above the one the user gave, whatever the length of the warm-up. */
+/* A rate is never above the user's, whatever the length of the warm-up. */
 static void test_warmup_stays_below(void **state)
 {
     (void)state;
@@ -150,7 +151,7 @@ static void test_refuses(void **state)
     }
 }
 
-/* The closed forms against adding up, over short and long stretches that begin anywhere. */
+/* The closed forms against plain sums, over short and long stretches with any start. */
 static void test_sums(void **state)
 {
     (void)state;
@@ -204,7 +205,7 @@ static void test_sums(void **state)
     }
 }
 
-/* Far beyond what could be added up: no steps are skipped, nothing overflows. */
+/* Sums over far too many steps to add one by one: no step is skipped and nothing overflows. */
 static void test_long_sums(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* sgd.c - stochastic gradient descent: w -= lr (g + decay w), then the flow of l1 and l2 over the time lr. No state, but for "seen" in a sparse run
- * with l1 or l2. */
+/* sgd.c - stochastic gradient descent: w -= lr (g + decay w), then the flow of l1 and l2 over the
+ * time lr (see optim.h). It has no state but "seen" in a sparse run with l1 or l2. */
 #include "optim/sparse.h"
 
 YK_INLINE void apply_regularized(const struct yk_update *u, struct flow f, float *restrict w,
@@ -85,12 +85,14 @@ YK_WIDE static void read_keys(const struct yk_update *u, const float *w, float *
     }
 }
 
-const struct yk_optimizer_ops yk_optimizer_sgd = {.name = "sgd",
-                                                  .help = "w -= lr (g + decay w)",
-                                                  .lr = 0.01,
-                                                  .uses = "l1|l2|weight-decay",
-                                                  .slot = {"seen"},
-                                                  .lazy = YK_LAZY_IF_REGULARIZED,
-                                                  .apply = apply,
-                                                  .apply_keys = apply_keys,
-                                                  .read_keys = read_keys};
+const struct yk_optimizer_ops yk_optimizer_sgd = {
+    .name = "sgd",
+    .help = "w -= lr (g + decay w)",
+    .lr = 0.01,
+    .uses = "l1|l2|weight-decay",
+    .slot = {"seen"},
+    .lazy = YK_LAZY_IF_REGULARIZED,
+    .apply = apply,
+    .apply_keys = apply_keys,
+    .read_keys = read_keys,
+};

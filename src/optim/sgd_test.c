@@ -1,4 +1,4 @@
-/* sgd_test.c - plain descent by hand: w -= lr * (g / examples), and no memory of steps before. */
+/* sgd_test.c - plain descent by hand: w -= lr * (g / examples), without memory of earlier steps. */
 #include "optim/optim.h"
 
 #include <setjmp.h>

@@ -1,34 +1,37 @@
-/* sparse.h - what the optimizers' loops over keys have in common; private to this folder.
+/* sparse.h - the common parts of the optimizers' loops over keys; private to this folder.
  *
- * A loop gathers a strip of keys into small arrays, computes on those with the very expressions of the dense loop, and scatters them
- * back: the arithmetic (roots, divisions) is then done in vectors, and the loads of a strip overlap. The last few are padded with
- * zeros to whole vectors, which every formula here survives, and not scattered.
- * THREADS: none of their own; everything is inline. */
+ * A loop gathers a strip of keys into small arrays, computes on them with the very expressions of
+ * the dense loop, and scatters the results. So roots and divisions are done in vectors, and the
+ * loads of a strip overlap. The last values are padded with zeros to whole vectors, which every
+ * formula here tolerates; the padding is not scattered. */
 #ifndef YK_OPTIM_SPARSE_H
 #define YK_OPTIM_SPARSE_H
 
+#include "base/wide.h"
 #include "optim/optim.h"
 
 #include <math.h>
 #include <string.h>
 
-#define YK_INLINE static inline __attribute__((always_inline))
+enum {
+    LANES = 16, /* floats of the widest vector */
+    STRIP = 64, /* keys that are computed together */
+};
 
-enum { LANES = 16, STRIP = 64 }; /* floats of the widest vector; keys that are computed together */
-
-/* Keys of the next strip, if so many are left. */
+/* The number of keys in the next strip if `left` keys are left. */
 YK_INLINE size_t strip(size_t left)
 {
     return left < STRIP ? left : STRIP;
 }
 
-/* m, in whole vectors. */
+/* m rounded up to whole vectors. */
 YK_INLINE size_t padded(size_t m)
 {
     return (m + LANES - 1) / LANES * LANES;
 }
 
-/* The index of a key. The empty instruction keeps the compiler from taking keys in vectors, only to take the vectors apart again. */
+/* The index of a key. The empty instruction keeps the compiler from loading keys as vectors, only
+ * to take the vectors apart again. */
 YK_INLINE size_t index_of(uint32_t key, uint32_t base)
 {
     size_t i = key - base;
@@ -36,13 +39,13 @@ YK_INLINE size_t index_of(uint32_t key, uint32_t base)
     return i;
 }
 
-/* Clears the last vector of m values, m >= 1, which they may not fill. */
+/* Clears the last vector of m >= 1 values, which may be only partly used. */
 YK_INLINE void pad(float *to, size_t m)
 {
     memset(to + (m - 1) / LANES * LANES, 0, LANES * sizeof *to);
 }
 
-/* to[0..m) = from[0..m), and zeros up to whole vectors. */
+/* Copies m values and pads them with zeros to whole vectors. */
 YK_INLINE void copy(float *restrict to, const float *restrict from, size_t m)
 {
     size_t whole = m / LANES * LANES;
@@ -53,7 +56,7 @@ YK_INLINE void copy(float *restrict to, const float *restrict from, size_t m)
         to[index_of((uint32_t)j, 0)] = from[j];
 }
 
-/* The same of m keys; without keys, a copy. */
+/* The same for the values of m keys, or a copy if `key` is NULL. */
 YK_INLINE void gather(float *restrict to, const float *restrict from, uint32_t base,
                       const uint32_t *restrict key, size_t m)
 {
@@ -73,22 +76,22 @@ YK_INLINE void scatter(float *restrict to, const float *restrict from, uint32_t 
         to[index_of(key[j], base)] = from[j];
 }
 
-/* to[key] = value for m keys. */
+/* Sets the values of m keys. */
 YK_INLINE void put(float *to, float value, uint32_t base, const uint32_t *key, size_t m)
 {
     for (size_t j = 0; j < m; j++)
         to[index_of(key[j], base)] = value;
 }
 
-/* e^-y - 1 for y >= 0, to a unit or two in the last place, as vectors can do it: e^-y = 2^-k e^r. Adding 1.5 * 2^23 rounds to an integer
- * and leaves it in the low bits. */
+/* e^-y - 1 for y >= 0, to a unit or two in the last place, in operations that vectors have:
+ * e^-y = 2^-k e^r. Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits. */
 YK_INLINE float shrink(float y)
 {
     const float round = 0x1.8p23f;
     y = y < 80 ? y : 80;
     float rounded = y * 1.44269504f + round, k = rounded - round;
-    float r = (k * 0.693359375f - y) +
-              k * -2.12194440e-4f; /* k ln 2 - y; k times the first part is exact */
+    /* k ln 2 - y; k times the first part of ln 2 is exact */
+    float r = (k * 0.693359375f - y) + k * -2.12194440e-4f;
     float p = 1.0f / 720 + r * (1.0f / 5040);
     p = 1.0f / 120 + r * p;
     p = 1.0f / 24 + r * p;
@@ -103,7 +106,8 @@ YK_INLINE float shrink(float y)
     return power * p + (power - 1);
 }
 
-/* The regularizer as a flow; see optim.h. `decays` is known where a loop is compiled, so that it has no branch. */
+/* The flow of l1 and l2; see optim.h. `decays` is a constant where a loop is compiled, so the loop
+ * has no branch. */
 struct flow {
     bool decays; /* l2 > 0 */
     float l1, l2;
@@ -117,7 +121,7 @@ YK_INLINE struct flow flow_of(const struct yk_update *u, bool decays)
         .decays = decays, .l1 = u->l1, .l2 = u->l2, .ratio = ratio < 3e38f ? ratio : 3e38f};
 }
 
-/* What a value is when the flow has acted for the time x. Not-a-number stays what it is. */
+/* The value w after the flow has acted for the time x. NaN stays NaN. */
 YK_INLINE float flowed(struct flow f, float w, float x)
 {
     float size = fabsf(w);
@@ -128,7 +132,8 @@ YK_INLINE float flowed(struct flow f, float w, float x)
     return copysignf(size < 0 ? 0 : size, w);
 }
 
-/* Updates that a value with this `seen` has missed. One that the step in progress has touched already has missed none. */
+/* The number of updates that a value with this `seen` has missed: 0 if the current step has already
+ * touched it. */
 YK_INLINE uint32_t missed(uint64_t step, float seen)
 {
     uint32_t bits;
@@ -137,7 +142,7 @@ YK_INLINE uint32_t missed(uint64_t step, float seen)
     return gap < UINT32_C(1) << 31 ? gap : 0;
 }
 
-/* What `seen` is when the update in progress has been applied. */
+/* The value of `seen` after the current update. */
 YK_INLINE float seen_now(uint64_t step)
 {
     uint32_t bits = (uint32_t)(step + 1);
@@ -146,7 +151,7 @@ YK_INLINE float seen_now(uint64_t step)
     return seen;
 }
 
-/* sum[j] = the rates that a value with seen[j] has missed, added up. */
+/* Sets sum[j] to the sum of the rates that a value with seen[j] has missed. */
 void yk_missed_rates(const struct yk_update *u, const float *seen, float *sum, size_t m);
 
 #endif

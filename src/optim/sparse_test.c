@@ -1,5 +1,6 @@
-/* sparse_test.c - steps that name keys: the bits of dense steps where every key is touched, whatever the order; what untouched keys have
- * missed, against the formulas applied to every key at every step; and values at the edges of float. */
+/* sparse_test.c - sparse steps: the bits of dense steps if every key is touched, in any order; the
+ * catching up of untouched keys, against the formulas applied to every key at every step; and
+ * values at the edges of float. */
 #include "optim/optim.h"
 
 #include "base/opt.h"
@@ -11,7 +12,7 @@
 
 enum { N = 203, BASE = 1000, STEPS = 1000 }; /* no multiple of a strip or a vector */
 
-struct state {
+struct sparse_weights {
     float w[N], slot[YK_SLOTS][N];
 };
 
@@ -27,20 +28,20 @@ static bool constants(struct yk_update *u, const struct yk_optimizer_ops *o, uns
            (u->l2 == 0 || yk_choice_has(o->uses, "l2"));
 }
 
-static void slots_of(struct state *s, float **slot)
+static void slots_of(struct sparse_weights *s, float **slot)
 {
     for (unsigned k = 0; k < YK_SLOTS; k++)
         slot[k] = s->slot[k];
 }
 
-static void begin(struct state *s, struct yk_rng *r)
+static void begin(struct sparse_weights *s, struct yk_rng *r)
 {
     memset(s, 0, sizeof *s);
     for (int i = 0; i < N; i++)
         s->w[i] = (float)(yk_rng_unit(r) - 0.5);
 }
 
-/* All keys, or those that `rare` leaves, in an order of no meaning; key i is touched less often the larger i is. */
+/* All keys or, if `rare`, some of them, in random order; the larger i, the rarer key i. */
 static size_t some_keys(struct yk_rng *r, uint32_t *key, bool rare)
 {
     size_t n = 0;
@@ -56,7 +57,8 @@ static size_t some_keys(struct yk_rng *r, uint32_t *key, bool rare)
     return n;
 }
 
-/* Every key at every step, once by range, once by unsorted keys, once by keys in calls of any length. */
+/* Every key at every step: once by range, once by unsorted keys, once by keys in calls of any
+ * length. */
 static void test_bits(void **state)
 {
     (void)state;
@@ -64,7 +66,7 @@ static void test_bits(void **state)
         for (unsigned t = 0; t < WAYS; t++) {
             const struct yk_optimizer_ops *o = yk_optimizer_at(k);
             struct yk_update u, lazy;
-            struct state dense, keys, pieces;
+            struct sparse_weights dense, keys, pieces;
             struct yk_rng r;
             float *ds[YK_SLOTS], *ks[YK_SLOTS], *ps[YK_SLOTS];
             if (!constants(&u, o, t))
@@ -104,14 +106,14 @@ static void test_bits(void **state)
         }
 }
 
-/* A few keys a step, and all of them read at times: as if the formula had been applied to all of them every time, with no gradient
- * for most. */
+/* Touches a few keys per step and reads all of them at times. The result must be as if the
+ * formula had been applied to all keys at every step, with no gradient for most. */
 static void follow(const struct yk_optimizer_ops *o, const struct yk_update *constant,
                    const char *schedule, double within)
 {
     struct yk_update u = *constant;
     struct yk_schedule shape;
-    struct state s;
+    struct sparse_weights s;
     struct yk_rng r;
     double w[N], m[N] = {0}, v[N] = {0}, most[N] = {0}, base = (double)u.lr;
     float *slot[YK_SLOTS], before[N], out[N];
@@ -191,7 +193,7 @@ static void test_schedules(void **state)
             }
 }
 
-/* A step number beyond 32 bits, and a key that the step in progress has touched already. */
+/* A step number beyond 32 bits, and a key that the current step has touched already. */
 static void test_far_steps(void **state)
 {
     (void)state;
@@ -214,7 +216,7 @@ static void test_far_steps(void **state)
     assert_true(out == w && fabs((double)w - (double)start * exp(-0.01 * 0.5 * 101)) < 1e-6);
 }
 
-/* Nothing but a wrong input makes a wrong number, and zero stays zero. */
+/* Only infinite or NaN inputs give such results, and zero stays zero. */
 static void test_extremes(void **state)
 {
     (void)state;

@@ -1,10 +1,10 @@
 /* checkpoint.c - the checkpoints/ folder of a run; see checkpoint.h.
  *
- * A checkpoint is one safetensors file, "step-%012llu.safetensors", complete from the moment its name exists (file.h). The
- * names alone are the index: there is no list to keep in step with them. A file of a step *after* the one just written is
- * left over from a damaged newest checkpoint that a resume passed over; it does not count towards `keep` and is not touched
- * until the run reaches its step again and replaces it.
- * THREADS: one writer per folder (the run's lock sees to that); readers at any time. */
+ * A checkpoint is one safetensors file, "step-%012llu.safetensors", complete from the moment its
+ * name exists (file.h). The names are the only index. A file of a step *after* the one just written
+ * is a damaged checkpoint that a resume skipped: it does not count towards `keep`, and stays until
+ * the run reaches its step again and replaces it.
+ * THREADS: one writer per folder, which the lock of the run ensures; readers at any time. */
 #include "param/checkpoint.h"
 
 #include <dirent.h>
@@ -21,7 +21,7 @@
 #define SUFFIX ".safetensors"
 enum { READ_TRIES = 8 };
 
-struct list {
+struct steps {
     uint64_t *step; /* (n) newest first */
     size_t n;
 };
@@ -31,7 +31,7 @@ static yk_code step_path(char path[YK_PATH_MAX], const char *dir, uint64_t step,
     return yk_path(path, e, "%s/step-%012" PRIu64 SUFFIX, dir, step);
 }
 
-/* Only a name that we would have written ourselves is a checkpoint of ours. */
+/* A file is a checkpoint only if its name is exactly the one we would have given it. */
 static bool parse_name(const char *name, uint64_t *step)
 {
     char again[64];
@@ -48,11 +48,11 @@ static int newest_first(const void *a, const void *b)
 }
 
 /* An absent folder is an empty list. */
-static yk_code list_steps(const char *dir, struct list *out, struct yk_error *e)
+static yk_code list_steps(const char *dir, struct steps *out, struct yk_error *e)
 {
     yk_code rc = YK_OK;
     size_t cap = 0;
-    *out = (struct list){0};
+    *out = (struct steps){0};
     DIR *d = opendir(dir);
     if (d == NULL)
         return errno == ENOENT ? YK_OK
@@ -67,7 +67,7 @@ static yk_code list_steps(const char *dir, struct list *out, struct yk_error *e)
             if (more == NULL) {
                 rc = yk_fail_memory(e, cap * sizeof *more);
                 free(out->step);
-                *out = (struct list){0};
+                *out = (struct steps){0};
                 break;
             }
             out->step = more;
@@ -89,7 +89,7 @@ static void remove_step(const char *dir, uint64_t step)
 
 static void prune(const char *dir, uint64_t written, unsigned keep)
 {
-    struct list all;
+    struct steps all;
     if (list_steps(dir, &all, NULL) != YK_OK)
         return;
     for (size_t i = 0, kept = 0; i < all.n; i++)
@@ -104,7 +104,9 @@ yk_code yk_checkpoint_write(const char *dir, uint64_t step, const struct yk_tens
 {
     yk_code rc = step_path(path, dir, step, e);
     if (rc == YK_OK)
-        rc = yk_mkdirs(dir, e);
+        rc = yk_keep_dirs(dir, e);
+    if (rc == YK_OK)
+        rc = yk_file_regular(path, e);
     if (rc != YK_OK)
         return rc;
     yk_sweep(dir);
@@ -114,13 +116,14 @@ yk_code yk_checkpoint_write(const char *dir, uint64_t step, const struct yk_tens
     return rc;
 }
 
-/* One pass over the names as they are now. *gone: a file went between the listing and the reading, as a writer prunes. */
+/* Makes one pass over the names in the folder. *gone is set if a file disappeared between listing
+ * and reading, because a writer removed old ones. */
 static yk_code try_newest(const char *dir, struct yk_tensors *out, char path[YK_PATH_MAX],
                           int *found, bool *gone,
                           void (*damaged)(void *arg, const struct yk_error *why), void *arg,
                           struct yk_error *e)
 {
-    struct list all;
+    struct steps all;
     *gone = false;
     *found = false;
     yk_code rc = list_steps(dir, &all, e);
@@ -128,14 +131,17 @@ static yk_code try_newest(const char *dir, struct yk_tensors *out, char path[YK_
         return rc;
     for (size_t i = 0; i < all.n; i++) {
         struct yk_error why;
-        if ((rc = step_path(path, dir, all.step[i], e)) != YK_OK)
+        rc = step_path(path, dir, all.step[i], e);
+        if (rc == YK_OK)
+            rc = yk_file_regular(path, e); /* no crash leaves a pipe or a folder of this name */
+        if (rc != YK_OK)
             goto out_list;
         rc = yk_tensors_read(path, out, &why);
         if (rc == YK_OK) {
             *found = true;
             goto out_list;
         }
-        if (rc != YK_DATA) { /* no memory is no fault of the file */
+        if (rc != YK_DATA) { /* out of memory, for example: the file is not to blame */
             if (e != NULL)
                 *e = why;
             goto out_list;
@@ -166,7 +172,7 @@ yk_code yk_checkpoint_newest(const char *dir, struct yk_tensors *out, char path[
 
 void yk_checkpoint_drop_after(const char *dir, uint64_t step)
 {
-    struct list all;
+    struct steps all;
     if (list_steps(dir, &all, NULL) != YK_OK)
         return;
     for (size_t i = 0; i < all.n; i++)

@@ -1,13 +1,18 @@
-/* npz.c - NumPy archives: a zip file of .npy files, stored without compression. All numbers little-endian.
+/* npz.c - NumPy archives: a zip file of .npy files without compression. Numbers are little-endian.
  *
- *     .npy    93 'N' 'U' 'M' 'P' 'Y' 01 00 | u16 length of header | header: a Python dict, spaces, '\n', so that the data begins
- *             at a multiple of 64 | the floats in C order
+ *     .npy  93 'N' 'U' 'M' 'P' 'Y' 01 00 | u16 length of the header
+ *           header: a Python dict, spaces, '\n'; it ends at a multiple of 64
+ *           the floats in C order
  *
- *     .zip    per file   u32 04034b50 | u16 version 20, flags 0, method 0, time, date | u32 crc32, size, size | u16 length of
- *                        name, 0 | name | the bytes
- *             then per file, the directory:   u32 02014b50 | u16 made by 20, version 20, flags, method, time, date | u32 crc32, size,
- *                        size | u16 length of name, 0, 0, 0, 0 | u32 0, offset of the file's entry | name
- *             at last    u32 06054b50 | u16 0, 0, files, files | u32 size of directory, its offset | u16 0
+ *     .zip  per file, its entry:
+ *               u32 04034b50 | u16 version 20, flags 0, method 0, time, date
+ *               u32 crc32, size, size | u16 length of the name, 0 | name | the bytes
+ *           then per file, its line in the directory:
+ *               u32 02014b50 | u16 made by 20, version 20, flags, method, time, date
+ *               u32 crc32, size, size | u16 length of the name, 0, 0, 0, 0
+ *               u32 0, offset of the entry | name
+ *           at the end:
+ *               u32 06054b50 | u16 0, 0, files, files | u32 size of directory, its offset | u16 0
  *
  * LIMITS: offsets are 32 bits, so an archive stays below 4 GB. */
 #include "param/npz.h"
@@ -53,7 +58,7 @@ static void npy_header(struct yk_buf *b, const struct yk_view *v)
     yk_buf_release(&dict);
 }
 
-/* What an entry and its line in the directory have in common. */
+/* The fields that an entry and its line in the directory have in common. */
 static void zip_fields(struct yk_buf *b, uint32_t crc, uint64_t size, size_t name)
 {
     u16(b, VERSION);

@@ -1,5 +1,6 @@
-/* npz_test.c - reads back what npz.c wrote, with a reader of its own that follows the formats as others define them: the end of
- * the archive, its directory, each entry twice described, CRC-32 bit by bit, and NumPy's header. */
+/* npz_test.c - reads archives back with an independent reader that follows the published formats:
+ * the end of the archive, its directory, both descriptions of each entry, CRC-32 computed one bit
+ * at a time, and NumPy's header. */
 #include "param/npz.h"
 
 #include "base/file.h"
@@ -33,7 +34,8 @@ static uint32_t crc32_slow(const uint8_t *p, size_t n)
     return ~crc;
 }
 
-/* Does the directory's line at `d` describe a whole .npy of this view? Returns where the line ends. */
+/* Does the directory's line at `d` describe a whole .npy of this view? Returns where the line
+ * ends. */
 static const uint8_t *check_entry(const uint8_t *file, size_t n, const uint8_t *d,
                                   const struct yk_params *p, const struct yk_view *v,
                                   const char *shape)

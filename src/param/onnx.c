@@ -1,19 +1,26 @@
-/* onnx.c - writes ONNX files; see onnx.h. The format is protobuf (base/pb.c draws its fields); these are the messages and fields that we
- * write:
+/* onnx.c - writes ONNX files; see onnx.h.
  *
- *     ModelProto       1 ir_version   2 producer_name   3 producer_version   7 graph   8 opset_import { 1 domain, 2 version }
+ * The format is protobuf, whose fields are drawn in base/pb.c. We write these messages and fields
+ * (* means repeated):
+ *
+ *     ModelProto       1 ir_version   2 producer_name   3 producer_version   7 graph
+ *                      8 opset_import { 1 domain   2 version }
  *     GraphProto       1 node*   2 name   5 initializer*   11 input*   12 output*
  *     NodeProto        1 input*   2 output*   3 name   4 op_type   5 attribute*
  *     AttributeProto   1 name   2 f   3 i   8 ints*   20 type (1 float, 2 int, 7 ints)
- *     TensorProto      1 dims*   2 data_type (1 float, 7 int64)   8 name   9 raw_data, little-endian
- *     ValueInfoProto   1 name   2 type { 1 tensor_type { 1 elem_type, 2 shape { 1 dim* { 1 dim_value | 2 dim_param } } } }
+ *     TensorProto      1 dims*   2 data_type (1 float, 7 int64)   8 name
+ *                      9 raw_data, little-endian
+ *     ValueInfoProto   1 name   2 type { 1 tensor_type { 1 elem_type   2 shape { 1 dim* } } }
+ *     dim              1 dim_value or 2 dim_param
  *
- * A message begins with its length, so lengths are added up first; values are then written from where they are.
- * LIMITS: little-endian machines only, as parameters are. */
+ * A message begins with its length, so lengths are added up first and values are then written
+ * without a copy.
+ * LIMITS: little-endian machines only, as for parameters. */
 #include "param/onnx.h"
 
 #include "base/file.h"
 #include "base/pb.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,31 +32,18 @@ enum {
     ATTRIBUTE_FLOAT = 1,
     ATTRIBUTE_INT = 2,
     ATTRIBUTE_INTS = 7,
-    OWN = 32
+    OWN = 32 /* bytes of a tensor that is copied */
 };
 #define FILE_MOST ((uint64_t)INT32_MAX)
 
 struct yk_onnx_tensor {
-    struct yk_buf head; /* its fields up to the values' key and length */
-    const void *data;   /* NULL: in `own` */
+    struct yk_buf head; /* the fields up to the key and length of the values */
+    const void *data;   /* NULL if the values are in `own` */
     uint64_t bytes;
     uint8_t own[OWN];
 };
 
-/* The key and length of a field whose bytes follow later. */
-static void open_field(struct yk_buf *b, unsigned field, uint64_t bytes)
-{
-    uint8_t out[20];
-    size_t n = 0;
-    for (uint64_t v[2] = {field << 3 | 2, bytes}, i = 0; i < 2; i++) {
-        for (; v[i] >= 128; v[i] >>= 7)
-            out[n++] = (uint8_t)(v[i] | 128);
-        out[n++] = (uint8_t)v[i];
-    }
-    yk_buf_add(b, out, n);
-}
-
-/* Field 5 of a node, from what `v` holds already. */
+/* Appends the attribute in `v`, which has its value already, as field 5 of a node. */
 static void close_attribute(struct yk_buf *attributes, struct yk_buf *v, const char *name,
                             uint64_t type)
 {
@@ -124,7 +118,7 @@ static void add_tensor(struct yk_onnx *g, const char *name, uint64_t type, unsig
     }
     yk_pb_varint(&t->head, 2, type);
     yk_pb_text(&t->head, 8, name);
-    open_field(&t->head, 9, t->bytes);
+    yk_pb_open(&t->head, 9, t->bytes);
     g->failed |= t->head.failed;
 }
 
@@ -140,7 +134,7 @@ void yk_onnx_shape(struct yk_onnx *g, const char *name, unsigned n, const int64_
     add_tensor(g, name, INT64, 1, shape, data, sizeof *data);
 }
 
-/* A ValueInfoProto of floats as field `field` of the graph. */
+/* Adds a ValueInfoProto of floats as field `field` of the graph. */
 static void add_value(struct yk_onnx *g, unsigned field, const char *name, unsigned ndim,
                       const uint64_t *shape)
 {
@@ -176,7 +170,7 @@ void yk_onnx_output(struct yk_onnx *g, const char *name, unsigned ndim, const ui
     add_value(g, 12, name, ndim, shape);
 }
 
-/* Everything before the tensors, which have `values` bytes. */
+/* Appends the part of the file before the tensors, which take `values` bytes. */
 static void write_head(const struct yk_onnx *g, const char *name, uint64_t values,
                        struct yk_buf *out)
 {
@@ -188,7 +182,7 @@ static void write_head(const struct yk_onnx *g, const char *name, uint64_t value
     yk_pb_varint(&opset, 2, YK_ONNX_OPSET);
     yk_pb_message(out, 8, &opset);
     yk_pb_text(&label, 2, name);
-    open_field(out, 7, g->nodes.len + label.len + g->values.len + values);
+    yk_pb_open(out, 7, g->nodes.len + label.len + g->values.len + values);
     yk_buf_add(out, g->nodes.data, g->nodes.len);
     yk_buf_add(out, label.data, label.len);
     yk_buf_add(out, g->values.data, g->values.len);
@@ -202,14 +196,13 @@ yk_code yk_onnx_write(const struct yk_onnx *g, const char *path, const char *nam
 {
     struct yk_outfile file;
     struct yk_buf head = {0}, key = {0};
-    uint64_t values = 0; /* the tensors, with their keys and lengths */
+    uint64_t values = 0; /* bytes of the tensors, with their keys and lengths */
     char size[24];
     for (size_t i = 0; i < g->tensors; i++) {
         const struct yk_onnx_tensor *t = &g->tensor[i];
         yk_buf_clear(&key);
-        open_field(&key, 5, t->head.len + t->bytes);
-        values += key.len + t->head.len +
-                  t->bytes; /* the tensors exist: their sum is far from wrapping */
+        yk_pb_open(&key, 5, t->head.len + t->bytes);
+        values += key.len + t->head.len + t->bytes; /* cannot wrap: all tensors are in memory */
     }
     write_head(g, name, values, &head);
     yk_code rc = YK_OK;
@@ -217,8 +210,8 @@ yk_code yk_onnx_write(const struct yk_onnx *g, const char *path, const char *nam
         rc = yk_fail_memory(e, head.len);
     else if (head.len + values > FILE_MOST)
         rc = yk_fail(e, YK_USAGE,
-                     "cannot write '%s': ONNX files end at 2 GB, this one would have %s", path,
-                     yk_size_text(head.len + values, size));
+                     "cannot write '%s': an ONNX file has at most 2 GB, this one would have %s",
+                     path, yk_size_text(head.len + values, size));
     if (rc == YK_OK)
         rc = yk_outfile_open(&file, path, e);
     if (rc != YK_OK)
@@ -227,7 +220,7 @@ yk_code yk_onnx_write(const struct yk_onnx *g, const char *path, const char *nam
     for (size_t i = 0; rc == YK_OK && i < g->tensors; i++) {
         const struct yk_onnx_tensor *t = &g->tensor[i];
         yk_buf_clear(&key);
-        open_field(&key, 5, t->head.len + t->bytes);
+        yk_pb_open(&key, 5, t->head.len + t->bytes);
         yk_buf_add(&key, t->head.data, t->head.len);
         rc =
             key.failed ? yk_fail_memory(e, key.len) : yk_outfile_write(&file, key.data, key.len, e);

@@ -1,11 +1,12 @@
-/* param.c - lays out named views in one flat buffer, and hashes them in canonical order; see param.h.
+/* param.c - lays out named views in one flat buffer, and hashes them in canonical order; see
+ * param.h.
  *
  *     flat   | view 0 | 0 0 | view 1        | view 2 | 0 0 0 |
  *            ^ at = 0       ^ at = 16 k     ^ at = 16 m      ^ count = 16 n
  *
- * A view starts on a multiple of 16 floats, so that kernels may use aligned 64-byte loads and two threads that write neighbouring
- * views never share a cache line.
- * LIMITS: little-endian machines only; the hash and the checkpoints are the bytes in memory. */
+ * A view starts on a multiple of 16 floats, so kernels may use aligned 64-byte loads, and two
+ * threads that write neighbouring views never share a cache line.
+ * LIMITS: little-endian machines only; hashes and checkpoints use the bytes in memory. */
 #define XXH_STATIC_LINKING_ONLY /* the streaming state on the stack: hashing cannot fail */
 #include "param/param.h"
 
@@ -19,10 +20,10 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "parameters are stored as they are in memory");
 
 enum {
-    LINE_FLOATS = 16, /* of 64 bytes */
+    LINE_FLOATS = 16, /* floats in a cache line */
     LINE_BYTES = 64,
     HUGE_PAGE = 2 << 20,
-    HUGE_FROM = 4 << 20, /* below this a huge page wastes more than it saves */
+    HUGE_FROM = 4 << 20, /* bytes below which a huge page wastes more than it saves */
 };
 
 float *yk_floats(size_t count)
@@ -31,14 +32,13 @@ float *yk_floats(size_t count)
         return NULL;
     size_t bytes = count * sizeof(float);
     size_t align = bytes > HUGE_FROM ? HUGE_PAGE : LINE_BYTES;
-    size_t size = bytes > 0 ? (bytes + align - 1) / align * align
-                            : align; /* aligned_alloc wants a multiple */
+    /* aligned_alloc requires a multiple of the alignment. */
+    size_t size = bytes > 0 ? (bytes + align - 1) / align * align : align;
     float *f = aligned_alloc(align, size);
     if (f == NULL)
         return NULL;
     if (align == HUGE_PAGE)
-        madvise(f, size,
-                MADV_HUGEPAGE); /* advice: without it the same memory comes in small pages */
+        madvise(f, size, MADV_HUGEPAGE); /* a failure only means small pages */
     return memset(f, 0, size);
 }
 
@@ -47,13 +47,25 @@ void yk_floats_free(float *f)
     free(f);
 }
 
+/* Tests the exponents without a branch, so that the compiler uses vectors. */
+bool yk_floats_finite(const float *v, size_t n)
+{
+    uint32_t bad = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &v[i], sizeof bits);
+        bad |= (bits & 0x7f800000u) == 0x7f800000u;
+    }
+    return bad == 0;
+}
+
 static int by_name(const void *a, const void *b)
 {
     const struct yk_view *va = a, *vb = b;
     return strcmp(va->name, vb->name);
 }
 
-/* What the caller gave: a name that ends, and a shape whose product fits. Sets the count. */
+/* Checks the name and the shape that the caller gave, and sets the count. */
 static yk_code check_view(struct yk_view *v, struct yk_error *e)
 {
     if (memchr(v->name, '\0', sizeof v->name) == NULL)
@@ -99,8 +111,8 @@ yk_code yk_params_layout(struct yk_params *p, const struct yk_view *spec, size_t
         view[i].at = count;
         count += (view[i].count + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS;
         weights += view[i].count;
-        if (count > SIZE_MAX / 4 /
-                        sizeof(float)) { /* each is at most that, so the sum has not wrapped yet */
+        /* A single view is at most this large, so the sum cannot have wrapped before. */
+        if (count > SIZE_MAX / 4 / sizeof(float)) {
             rc = yk_fail(e, YK_USAGE, "the parameters are too large for this machine's addresses");
             goto out_view;
         }

@@ -1,6 +1,8 @@
 /* param_test.c - layout, alignment and canonical hash of the flat buffer. */
 #include "param/param.h"
 
+#include <float.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -79,7 +81,7 @@ static void test_refuses(void **state)
     assert_int_equal(yk_params_init(&p, v, 2, &e), YK_USAGE);
 }
 
-/* The hash is that of the numbers alone, in the order of the names: whatever stands in the gaps does not count. */
+/* The hash covers the numbers alone, in the order of the names; the gaps do not count. */
 static void test_hash(void **state)
 {
     (void)state;
@@ -105,7 +107,7 @@ static void test_hash(void **state)
 
     assert_int_equal(yk_params_init(&p, spec, 0, NULL), YK_OK);
     yk_params_hash(&p, have);
-    assert_string_equal(have, "2d06800538d394c2"); /* of nothing, as published */
+    assert_string_equal(have, "2d06800538d394c2"); /* the published hash of no bytes */
     yk_params_release(&p);
 }
 
@@ -129,13 +131,31 @@ static void test_floats(void **state)
     yk_floats_free(NULL);
 }
 
+/* One value that is no number is found wherever it is, at every length that a vector loop may end
+ * with. */
+static void test_finite(void **state)
+{
+    (void)state;
+    static const float BAD[] = {NAN, -NAN, INFINITY, -INFINITY};
+    static const float GOOD[] = {0, -0.0f, 1e-45f, FLT_MAX, -FLT_MAX, FLT_MIN};
+    float v[100] = {0};
+    for (size_t n = 0; n <= 100; n++) {
+        for (size_t i = 0; i < n; i++)
+            v[i] = GOOD[i % 6];
+        assert_true(yk_floats_finite(v, n));
+        for (size_t i = 0; i < n; i++) {
+            v[i] = BAD[i % 4];
+            assert_false(yk_floats_finite(v, n));
+            v[i] = GOOD[i % 6];
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_layout),
-        cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_hash),
-        cmocka_unit_test(test_floats),
+        cmocka_unit_test(test_layout), cmocka_unit_test(test_refuses), cmocka_unit_test(test_hash),
+        cmocka_unit_test(test_floats), cmocka_unit_test(test_finite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* safetensors.c - named float32 arrays in one file, in the format that other tools read too.
+/* safetensors.c - named float32 arrays in one file, in a format that other tools read too.
  *
  *     offset    bytes
  *     0         8        N, length of the header, u64 little-endian
@@ -9,16 +9,19 @@
  *      "softmax.bias":{"dtype":"F32","shape":[10],"data_offsets":[0,40]},
  *      "softmax.weight":{"dtype":"F32","shape":[784,10],"data_offsets":[40,31400]}}
  *
- * Offsets are [begin, end) in bytes from the start of the data; values are little-endian, row-major. We write metadata first,
- * then tensors sorted by name, their data in the same order; we read any order. Two checksums are part of the metadata, XXH3-64
- * as 16 hex digits: "xxh3" of the data, "xxh3_header" of the N bytes of the header with its own digits taken as zeros, so that
- * a flipped bit in a step or a cursor is noticed like one in a weight.
- * A file is input from strangers: nothing in it is believed before it is checked against the length of the file. */
+ * Offsets are [begin, end) in bytes from the start of the data; values are little-endian,
+ * row-major. We write metadata first, then tensors sorted by name, and their data in the same
+ * order; we read any order. The metadata hold two checksums, XXH3-64 as 16 hex digits: "xxh3" of
+ * the data, and "xxh3_header" of the N bytes of the header with its own digits taken as zeros, so a
+ * flipped bit is noticed everywhere. If the metadata "format" begins with "yoke-", both must be
+ * present, so a flip in their own names does not disable them. A file may be hostile: every number
+ * in it is checked against the length of the file before it is used. */
 #define XXH_STATIC_LINKING_ONLY /* see param.c */
 #include "param/safetensors.h"
 
 #include "base/buf.h"
 #include "base/file.h"
+#include "base/guard.h"
 #include "base/json.h"
 
 #include <fcntl.h>
@@ -35,14 +38,15 @@ enum {
     MAX_HEADER = 64 << 20,
     ALIGN = 8,
     HEX = 16,
-    PIECE = 1 << 18,    /* floats that are written at a time */
-    MAP_FROM = 8 << 20, /* bytes from which on a file is mapped, not read */
+    PIECE = 1 << 18,    /* floats written at a time */
+    MAP_FROM = 8 << 20, /* larger files are mapped, not read */
 };
 #define METADATA "__metadata__"
 #define DATA_SUM "xxh3"
 #define HEAD_SUM "xxh3_header"
 
-/* The product of a shape; false if it, or its bytes, would not fit. A shape of no dimensions is one number. */
+/* The product of a shape; false if its bytes would not fit. A shape of no dimensions is one
+ * number. */
 static bool shape_count(const uint64_t *shape, uint32_t ndim, size_t *count)
 {
     size_t n = 1;
@@ -53,20 +57,22 @@ static bool shape_count(const uint64_t *shape, uint32_t ndim, size_t *count)
     return n <= SIZE_MAX / 2 / sizeof(float);
 }
 
-/* Puts the header's own checksum in its place; false if another one stood there. A header without the place passes. */
-static bool seal(char *head, size_t len)
+enum seal { SEAL_NONE, SEAL_WRONG, SEAL_RIGHT };
+
+/* Writes the header's checksum into the header; returns whether the old digits were right. */
+static enum seal seal(char *head, size_t len)
 {
     static const char mark[] = "\"" HEAD_SUM "\":\"";
     char before[HEX], now[HEX + 1];
     char *digits = memmem(head, len, mark, strlen(mark));
     if (digits == NULL || (size_t)(head + len - digits) < strlen(mark) + HEX)
-        return true;
+        return SEAL_NONE;
     digits += strlen(mark);
     memcpy(before, digits, HEX);
     memset(digits, '0', HEX);
     snprintf(now, sizeof now, "%016llx", (unsigned long long)XXH3_64bits(head, len));
     memcpy(digits, now, HEX);
-    return memcmp(before, now, HEX) == 0;
+    return memcmp(before, now, HEX) == 0 ? SEAL_RIGHT : SEAL_WRONG;
 }
 
 /* ---- writing ---- */
@@ -111,7 +117,7 @@ static json_t *describe(const struct yk_tensor *t, size_t begin)
                      (json_int_t)begin, (json_int_t)(begin + t->count * sizeof(float)));
 }
 
-/* The length, the JSON and its padding; `out` is complete or `failed`. */
+/* Appends the length, the JSON and its padding; `out` is then complete or `failed`. */
 static void make_header(const struct yk_tensor *const *t, size_t n, const struct yk_meta *const *m,
                         size_t metas, struct yk_buf *out)
 {
@@ -125,8 +131,7 @@ static void make_header(const struct yk_tensor *const *t, size_t n, const struct
         ok &= json_object_set_new(head, t[i]->name, describe(t[i], at)) == 0;
         at += t[i]->count * sizeof(float);
     }
-    char *text =
-        ok ? json_dumps(head, JSON_COMPACT) : NULL; /* jansson keeps the order of insertion */
+    char *text = ok ? json_dumps(head, JSON_COMPACT) : NULL; /* keeps the order of insertion */
     if (text == NULL) {
         out->failed = true;
         goto out_head;
@@ -146,7 +151,7 @@ out_head:
     json_decref(head);
 }
 
-/* The floats of one tensor, a piece at a time, into the file and into its checksum. */
+/* Writes the floats of one tensor, PIECE at a time, and adds them to the checksum. */
 static yk_code write_tensor(struct yk_outfile *file, const struct yk_tensor *t, float *piece,
                             XXH3_state_t *sum, struct yk_error *e)
 {
@@ -158,13 +163,20 @@ static yk_code write_tensor(struct yk_outfile *file, const struct yk_tensor *t, 
             rc = t->read(t->arg, at, n, piece, e);
         if (rc != YK_OK)
             break;
+        if (t->broken != NULL && !yk_floats_finite(from, n)) {
+            *t->broken = true;
+            return yk_fail(e, YK_FAILED,
+                           "cannot write '%s': tensor '%s' has values that are infinite or NaN",
+                           file->path, t->name);
+        }
         XXH3_64bits_update(sum, from, n * sizeof(float));
         rc = yk_outfile_write(file, from, n * sizeof(float), e);
     }
     return rc;
 }
 
-/* The checksum of the data stands before them: a header of the same length goes first, and the true one in its place at the end. */
+/* The header has the checksum of the data, but comes before them. So a header of the same length is
+ * written first and overwritten at the end. */
 static yk_code write_file(const char *path, const struct yk_tensor *const *t, size_t n,
                           const struct yk_meta *const *m, size_t metas, struct yk_meta *sum,
                           struct yk_error *e)
@@ -183,8 +195,11 @@ static yk_code write_file(const char *path, const struct yk_tensor *const *t, si
     size_t length = head.len;
     if (!head.failed)
         rc = yk_outfile_write(&file, head.data, length, e);
-    for (size_t i = 0; i < n && rc == YK_OK && !head.failed; i++)
+    bool ok = rc == YK_OK && !head.failed;
+    for (size_t i = 0; i < n && ok; i++) {
         rc = write_tensor(&file, t[i], piece, &state, e);
+        ok = rc == YK_OK;
+    }
     snprintf(sum->value, sizeof sum->value, "%016llx",
              (unsigned long long)XXH3_64bits_digest(&state));
     yk_buf_clear(&head);
@@ -194,8 +209,8 @@ static yk_code write_file(const char *path, const struct yk_tensor *const *t, si
             e, YK_FAILED,
             "cannot write '%s': its names or metadata are not valid UTF-8, or memory ran out",
             path);
-    if (rc == YK_OK && pwrite(file.fd, head.data, length, 0) != (ssize_t)length)
-        rc = yk_fail_errno(e, YK_FAILED, "cannot write '%s'", path);
+    if (rc == YK_OK)
+        rc = yk_outfile_patch(&file, head.data, length, 0, e);
     if (rc == YK_OK)
         rc = yk_outfile_commit(&file, e);
     else
@@ -225,8 +240,8 @@ yk_code yk_tensors_write(const char *path, const struct yk_tensor *tensor, size_
         goto out_sorted;
 
     size_t k = 0;
-    for (size_t i = 0; i < metas;
-         i++) /* old checksums that came with copied metadata make way for the true ones */
+    /* Old checksums in copied metadata are dropped. */
+    for (size_t i = 0; i < metas; i++)
         if (strcmp(meta[i].key, DATA_SUM) != 0 && strcmp(meta[i].key, HEAD_SUM) != 0)
             m[k++] = &meta[i];
     m[k++] = &sum;
@@ -247,9 +262,8 @@ static int by_data(const void *a, const void *b)
     const struct yk_tensor *ta = a, *tb = b;
     if (ta->data != tb->data)
         return ta->data < tb->data ? -1 : 1;
-    return ta->count < tb->count
-               ? -1
-               : ta->count > tb->count; /* an empty one before the one that starts at its place */
+    /* An empty tensor comes before the tensor that starts at the same place. */
+    return ta->count < tb->count ? -1 : ta->count > tb->count;
 }
 
 static int by_name(const void *a, const void *b)
@@ -288,7 +302,7 @@ static yk_code read_meta(json_t *object, const char *what, struct yk_tensors *ou
     return YK_OK;
 }
 
-/* A non-negative integer; jansson has already refused what does not fit 63 bits. */
+/* Reads a non-negative integer; jansson has already refused larger ones than 63 bits. */
 static bool get_size(const json_t *v, uint64_t *out)
 {
     if (!json_is_integer(v) || json_integer_value(v) < 0)
@@ -331,8 +345,8 @@ static yk_code read_tensor(const char *name, json_t *entry, const char *what, co
         return yk_fail(e, YK_DATA, "'%s': the shape of tensor '%s' does not match its %llu bytes",
                        what, name, (unsigned long long)(end - begin));
     if (begin % sizeof(float) != 0)
-        return yk_fail(e, YK_DATA, "'%s': tensor '%s' does not start on a whole number", what,
-                       name);
+        return yk_fail(e, YK_DATA, "'%s': tensor '%s' does not start at a multiple of 4 bytes",
+                       what, name);
     t->data = (const float *)(const void *)(data + begin);
     return YK_OK;
 }
@@ -371,12 +385,14 @@ static yk_code read_entries(json_t *head, const char *what, const char *data, si
     return YK_OK;
 }
 
-/* Takes `bytes` (from malloc, or `mapped` of them) over, whatever the outcome. */
+/* Owns `bytes` from here on, on failure too. They come from malloc, or from mmap if `mapped` >
+ * 0. */
 static yk_code parse_owned(char *bytes, size_t n, size_t mapped, const char *what,
                            struct yk_tensors *out, struct yk_error *e)
 {
     json_t *head = NULL;
-    struct yk_tensors t = {.buffer = bytes, .mapped = mapped};
+    struct yk_tensors t = {
+        .buffer = bytes, .mapped = mapped, .guard = mapped > 0 ? yk_guard(bytes, mapped) : 0};
     yk_code rc;
     uint64_t len = 0;
     if (n < PREFIX) {
@@ -393,18 +409,23 @@ static yk_code parse_owned(char *bytes, size_t n, size_t mapped, const char *wha
     }
     if ((rc = yk_json_parse(bytes + PREFIX, len, what, &head, e)) != YK_OK)
         goto out;
-    if (!seal(bytes + PREFIX, len)) {
+    enum seal sealed = seal(bytes + PREFIX, len);
+    if (sealed == SEAL_WRONG) {
         rc = yk_fail(e, YK_DATA, "'%s' is damaged: its header does not match its checksum", what);
         goto out;
     }
     char *data = bytes + PREFIX + len;
     size_t size = n - PREFIX - len;
-    if (len % sizeof(float) !=
-        0) /* other writers need not pad their header; ours to align the data then */
+    if (len % sizeof(float) != 0) /* other writers may not pad the header: align the data */
         data = memmove(bytes, data, size);
     if ((rc = read_entries(head, what, data, size, &t, e)) != YK_OK)
         goto out;
-    const char *want = yk_tensors_meta(&t, DATA_SUM);
+    const char *want = yk_tensors_meta(&t, DATA_SUM), *format = yk_tensors_meta(&t, "format");
+    bool ours = format != NULL && strncmp(format, "yoke-", 5) == 0;
+    if (ours && (sealed == SEAL_NONE || want == NULL)) {
+        rc = yk_fail(e, YK_DATA, "'%s' is damaged: it lacks a checksum that yoke writes", what);
+        goto out;
+    }
     char have[HEX + 1];
     snprintf(have, sizeof have, "%016llx", (unsigned long long)XXH3_64bits(data, size));
     if (want != NULL && strcmp(want, have) != 0)
@@ -422,14 +443,14 @@ yk_code yk_tensors_read(const char *path, struct yk_tensors *out, struct yk_erro
 {
     struct stat st;
     char *bytes = MAP_FAILED;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is refused, not waited for */
+    /* O_NONBLOCK: opening a pipe must not wait; yk_file_read refuses it. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 || fstat(fd, &st) != 0) {
         yk_fail_errno(e, YK_DATA, "cannot open '%s'", path);
         goto out;
     }
-    if (S_ISREG(st.st_mode) &&
-        st.st_size >
-            MAP_FROM) /* nobody changes a checkpoint, and twice its size in memory may be too much */
+    /* A checkpoint does not change, and a copy of a large one might not fit into memory. */
+    if (S_ISREG(st.st_mode) && st.st_size > MAP_FROM)
         bytes = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
     close(fd);
     if (bytes != MAP_FAILED)
@@ -454,12 +475,20 @@ yk_code yk_tensors_parse(const void *bytes, size_t n, const char *what, struct y
     return parse_owned(copy, n, 0, what, out, e);
 }
 
+yk_code yk_tensors_intact(const struct yk_tensors *t, const char *path, struct yk_error *e)
+{
+    if (!yk_guard_broken(t->guard))
+        return YK_OK;
+    return yk_fail(e, YK_DATA, "'%s' changed while it was read", path);
+}
+
 void yk_tensors_release(struct yk_tensors *t)
 {
     if (t == NULL)
         return;
     free(t->tensor);
     free(t->meta);
+    yk_unguard(t->guard);
     if (t->mapped > 0)
         munmap(t->buffer, t->mapped);
     else
@@ -481,4 +510,26 @@ const char *yk_tensors_meta(const struct yk_tensors *t, const char *key)
         if (strcmp(t->meta[i].key, key) == 0)
             return t->meta[i].value;
     return NULL;
+}
+
+const struct yk_tensor *yk_tensors_view(const struct yk_tensors *t, const char *prefix,
+                                        const struct yk_view *v)
+{
+    char name[2 * YK_NAME];
+    snprintf(name, sizeof name, "%s%s", prefix, v->name);
+    const struct yk_tensor *found = yk_tensors_find(t, name);
+    bool same = found != NULL && found->ndim == v->ndim;
+    for (uint32_t d = 0; same && d < v->ndim; d++)
+        same = found->shape[d] == v->shape[d];
+    return same ? found : NULL;
+}
+
+bool yk_tensors_count(const struct yk_tensors *t, const char *key, uint64_t *out)
+{
+    const char *text = yk_tensors_meta(t, key);
+    size_t digits = text != NULL ? strspn(text, "0123456789") : 0;
+    if (digits == 0 || digits > 16 || text[digits] != '\0') /* 2^53 has 16 digits */
+        return false;
+    *out = strtoull(text, NULL, 10);
+    return *out <= (uint64_t)1 << 53;
 }

@@ -1,10 +1,10 @@
-/* text.c - parameters as text that people and scripts read; see text.h. */
+/* text.c - parameters as text for people and scripts; see text.h. */
 #include "param/text.h"
 
 #include "base/buf.h"
 #include "base/file.h"
 
-enum { FLUSH = 1 << 16 }; /* bytes of text that are written at a time */
+enum { FLUSH = 1 << 16 }; /* bytes of text written at a time */
 
 yk_code yk_text_write(const char *path, const struct yk_params *p, struct yk_error *e)
 {
@@ -21,12 +21,11 @@ yk_code yk_text_write(const char *path, const struct yk_params *p, struct yk_err
         yk_buf_text(&text, "\n");
         for (size_t k = 0; k < v->count && rc == YK_OK; k++) {
             float w = p->flat[v->at + k];
-            if (w != 0)
-                yk_buf_format(&text, "%s:%zu:%.9g\n", v->name, k,
-                              (double)w); /* nine digits are every bit of a float */
-            if (text.failed)
+            if (w != 0) /* nine digits preserve every bit of a float */
+                yk_buf_format(&text, "%s:%zu:%.9g\n", v->name, k, (double)w);
+            if (text.failed) {
                 rc = yk_fail_memory(e, text.len);
-            else if (text.len >= FLUSH) {
+            } else if (text.len >= FLUSH) {
                 rc = yk_outfile_write(&file, text.data, text.len, e);
                 yk_buf_clear(&text);
             }

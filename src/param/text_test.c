@@ -1,4 +1,4 @@
-/* text_test.c - what is written can be read again, and zeros are left out. */
+/* text_test.c - the text can be read back, and zeros are left out. */
 #include "param/text.h"
 #include "tests/testdir.h"
 

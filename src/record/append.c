@@ -1,5 +1,6 @@
 /* append.c - see append.h.
- * LIMITS: the file must have one writer; taking a cut record back by ftruncate would take another writer's with it. */
+ * LIMITS: the file must have one writer; removing a cut record would remove another writer's,
+ * too. */
 #include "record/append.h"
 
 #include <errno.h>
@@ -41,7 +42,7 @@ static void write_out(struct yk_append *a)
     if (done == a->buf.len)
         a->size += (off_t)done;
     else if (done > 0 && ftruncate(a->fd, a->size) != 0)
-        yk_fail_errno(first, YK_FAILED, "cannot take back a cut record of '%s'", a->path);
+        yk_fail_errno(first, YK_FAILED, "cannot remove a cut record from '%s'", a->path);
     yk_buf_clear(&a->buf);
 }
 

@@ -1,4 +1,5 @@
-/* append_test.c - whole records only, also when the disk ends in the middle of one. */
+/* append_test.c - the file has whole records only, even when the disk is full in the middle of one.
+ *  */
 #include "record/append.h"
 
 #include "tests/testdir.h"
@@ -58,7 +59,7 @@ static void test_goes_out_when_full(void **state)
     assert_int_equal(yk_append_close(&a, NULL), YK_OK);
 }
 
-/* A limit on the file's size stands for a full disk. */
+/* A limit on the file size acts like a full disk. */
 static int write_past_the_limit(void)
 {
     struct yk_append a;
@@ -77,7 +78,7 @@ static int write_past_the_limit(void)
         return 3;
     setrlimit(RLIMIT_FSIZE, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY});
     add_record(&a);
-    if (yk_append_close(&a, &e) != YK_FAILED || size_now() != 40) /* goes on, but does not forget */
+    if (yk_append_close(&a, &e) != YK_FAILED || size_now() != 40) /* the failure is remembered */
         return 4;
     return 0;
 }

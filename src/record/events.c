@@ -5,19 +5,21 @@
  *               ...    data: an Event
  *               u32le  masked crc32c of the data
  *
- *     Event             1 wall_time double   2 step int64   then one of
+ *     Event             1 wall_time double   2 step int64, then one of
  *                       3 file_version text ("brain.Event:2", always and only the first record)
  *                       4 graph_def bytes    5 summary    7 session_log { 1 status (1: start) }
  *     Summary           1 value (repeated)
  *     Summary.Value     1 tag   2 simple_value float   8 tensor   9 metadata
  *     SummaryMetadata   1 plugin_data { 1 plugin_name }   4 data_class (2: tensor)
- *     TensorProto       1 dtype (2: double)   2 tensor_shape   4 tensor_content, little-endian, row-major
+ *     TensorProto       1 dtype (2: double)   2 tensor_shape
+ *                       4 tensor_content, little-endian, row-major
  *     TensorShapeProto  2 dim (repeated) { 1 size }
  *     GraphDef          1 node (repeated)   4 versions { 1 producer }
  *     NodeDef           1 name   2 op   3 input (repeated)   5 attr (map entry: 1 key, 2 value)
  *     AttrValue         1 list { 7 shape (repeated) }
  *
- * Readers follow only the newest file of a folder by name, so the name starts with the time and every start gets its own. */
+ * Readers follow only the newest file of a folder by name, so the name starts with the time, and
+ * every start of a run has a file of its own. */
 #include "record/events.h"
 
 #include "base/clock.h"
@@ -39,7 +41,7 @@ enum { BUCKETS = 30, DT_DOUBLE = 2, DATA_CLASS_TENSOR = 2, GRAPH_PRODUCER = 22, 
 
 struct yk_events {
     struct yk_append file;
-    /* One buffer per depth of nesting, kept so that a scalar allocates nothing. */
+    /* One buffer per depth of nesting; they stay allocated, so a scalar allocates nothing. */
     struct yk_buf event, summary, value, part, leaf, dim;
 };
 
@@ -49,7 +51,7 @@ static struct yk_buf *fresh(struct yk_buf *b)
     return b;
 }
 
-/* Starts ev->event; the caller adds its content and then calls put_record. */
+/* Starts ev->event. The caller adds the content and then calls put_record. */
 static void begin_event(struct yk_events *ev, uint64_t step, double wall)
 {
     yk_pb_double(fresh(&ev->event), 1, wall);
@@ -70,7 +72,7 @@ static void put_record(struct yk_events *ev)
     yk_append_done(&ev->file);
 }
 
-/* ev->value, wrapped as the only value of a summary. */
+/* Records ev->value as the only value of a summary. */
 static void put_value(struct yk_events *ev, uint64_t step, double wall)
 {
     yk_pb_message(fresh(&ev->summary), 1, &ev->value);
@@ -113,14 +115,15 @@ void yk_events_scalar(struct yk_events *ev, uint64_t step, double wall, const ch
     put_value(ev, step, wall);
 }
 
-/* Appends a TensorShapeProto's dim to `shape`. */
+/* Appends a dim of a TensorShapeProto to `shape`. */
 static void put_dim(struct yk_events *ev, struct yk_buf *shape, int64_t size)
 {
     yk_pb_varint(fresh(&ev->dim), 1, (uint64_t)size);
     yk_pb_message(shape, 2, &ev->dim);
 }
 
-/* Fills rows of left, right, count; returns how many: none for no finite value, one if all are equal. */
+/* Fills rows of left, right, count and returns their number: 0 if no value is finite, 1 if all are
+ * equal. */
 static size_t fill_buckets(double row[BUCKETS][3], const float *v, size_t n)
 {
     double lo = INFINITY, hi = -INFINITY, finite = 0;
@@ -133,7 +136,7 @@ static size_t fill_buckets(double row[BUCKETS][3], const float *v, size_t n)
     }
     if (finite == 0)
         return 0;
-    if (lo == hi) { /* a bucket needs a width to be seen */
+    if (lo == hi) { /* a bucket without width would be invisible */
         memcpy(row[0], (double[3]){lo - 0.5, hi + 0.5, finite}, sizeof row[0]);
         return 1;
     }
@@ -144,9 +147,8 @@ static size_t fill_buckets(double row[BUCKETS][3], const float *v, size_t n)
     for (size_t i = 0; i < n; i++) {
         if (!isfinite(v[i]))
             continue;
-        int b = (int)((v[i] - lo) / width);
-        row[b < BUCKETS ? b : BUCKETS - 1][2] +=
-            1; /* the largest value belongs to the last bucket */
+        int b = (int)((v[i] - lo) / width); /* BUCKETS for the largest value */
+        row[b < BUCKETS ? b : BUCKETS - 1][2] += 1;
     }
     return BUCKETS;
 }
@@ -175,7 +177,7 @@ void yk_events_histogram(struct yk_events *ev, uint64_t step, double wall, const
     put_value(ev, step, wall);
 }
 
-/* Into ev->value: a NodeDef. */
+/* Puts a NodeDef into ev->value. */
 static void make_node(struct yk_events *ev, const struct yk_graph_node *node)
 {
     yk_pb_text(fresh(&ev->value), 1, node->name);
@@ -185,8 +187,8 @@ static void make_node(struct yk_events *ev, const struct yk_graph_node *node)
         yk_pb_text(&ev->value, 3, node->inputs[i]);
     if (node->ndim == 0)
         return;
-    yk_buf_clear(
-        &ev->leaf); /* the shape, wrapped as a list of one, as an AttrValue, as the value of a map entry */
+    /* The shape is wrapped as a list of one, as an AttrValue, as the value of a map entry. */
+    yk_buf_clear(&ev->leaf);
     for (unsigned d = 0; d < node->ndim; d++)
         put_dim(ev, &ev->leaf, node->shape[d]);
     yk_pb_message(fresh(&ev->part), 7, &ev->leaf);
@@ -198,7 +200,7 @@ static void make_node(struct yk_events *ev, const struct yk_graph_node *node)
 
 void yk_events_graph(struct yk_events *ev, const struct yk_graph_node *node, size_t n)
 {
-    yk_buf_clear(&ev->summary); /* stands for the GraphDef here */
+    yk_buf_clear(&ev->summary); /* serves as the GraphDef here */
     for (size_t i = 0; i < n; i++) {
         make_node(ev, &node[i]);
         yk_pb_message(&ev->summary, 1, &ev->value);

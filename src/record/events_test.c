@@ -1,5 +1,6 @@
-/* events_test.c - reads event files back with a reader of its own, written from the definition of the format: its own crc, bit by
- * bit, and its own protobuf parser. It shares nothing with the code that writes them, so an error in one shows. */
+/* events_test.c - reads event files back with an independent reader, written from the definition of
+ * the format: its own CRC, one bit at a time, and its own protobuf parser. It shares no code with
+ * the writer, so an error in either shows. */
 #include "record/events.h"
 
 #include "base/file.h"
@@ -17,15 +18,15 @@
 
 /* ---- the reader ---- */
 
-struct bytes {
+struct payload {
     const uint8_t *p;
     size_t n;
 };
 
-struct field {
+struct pb_field {
     unsigned number, type;
-    uint64_t value;     /* types 0, 1 and 5 */
-    struct bytes bytes; /* type 2 */
+    uint64_t value;       /* types 0, 1 and 5 */
+    struct payload bytes; /* type 2 */
 };
 
 static uint32_t crc(const uint8_t *p, size_t n)
@@ -46,7 +47,7 @@ static uint64_t little(const uint8_t *p, int n)
     return v;
 }
 
-static uint64_t take_varint(struct bytes *b)
+static uint64_t take_varint(struct payload *b)
 {
     uint64_t v = 0;
     for (int shift = 0; shift < 70; shift += 7) {
@@ -62,13 +63,13 @@ static uint64_t take_varint(struct bytes *b)
     return 0;
 }
 
-static int next_field(struct bytes *b, struct field *f)
+static int next_field(struct payload *b, struct pb_field *f)
 {
     if (b->n == 0)
         return 0;
     uint64_t key = take_varint(b);
     size_t n = 0;
-    *f = (struct field){.number = (unsigned)(key >> 3), .type = key & 7};
+    *f = (struct pb_field){.number = (unsigned)(key >> 3), .type = key & 7};
     switch (f->type) {
     case 0:
         f->value = take_varint(b);
@@ -86,7 +87,7 @@ static int next_field(struct bytes *b, struct field *f)
         fail_msg("wire type %u", f->type);
     }
     assert_true(n <= b->n);
-    f->bytes = (struct bytes){b->p, n};
+    f->bytes = (struct payload){b->p, n};
     if (f->type != 2)
         f->value = little(b->p, (int)n);
     b->p += n;
@@ -95,9 +96,9 @@ static int next_field(struct bytes *b, struct field *f)
 }
 
 /* The `index`-th occurrence of a field; fails if it is not there. */
-static struct field get(struct bytes message, unsigned number, int index)
+static struct pb_field get(struct payload message, unsigned number, int index)
 {
-    struct field f;
+    struct pb_field f;
     while (next_field(&message, &f))
         if (f.number == number && index-- == 0)
             return f;
@@ -105,18 +106,18 @@ static struct field get(struct bytes message, unsigned number, int index)
     return f;
 }
 
-static int count(struct bytes message, unsigned number)
+static int count(struct payload message, unsigned number)
 {
-    struct field f;
+    struct pb_field f;
     int n = 0;
     while (next_field(&message, &f))
         n += f.number == number;
     return n;
 }
 
-static struct bytes sub(struct bytes message, unsigned number)
+static struct payload sub(struct payload message, unsigned number)
 {
-    struct field f = get(message, number, 0);
+    struct pb_field f = get(message, number, 0);
     assert_int_equal(f.type, 2);
     return f.bytes;
 }
@@ -136,14 +137,14 @@ static float as_float(uint64_t bits)
     return v;
 }
 
-static void assert_text(struct bytes b, const char *want)
+static void assert_text(struct payload b, const char *want)
 {
     assert_int_equal(b.n, strlen(want));
     assert_memory_equal(b.p, want, b.n);
 }
 
 static char *file_bytes;
-static struct bytes events[5000];
+static struct payload events[5000];
 static size_t n_events;
 
 /* Find the only file of the folder, check its name, split it into records and check every crc. */
@@ -181,7 +182,7 @@ static void read_events(const char *folder)
         assert_true(len <= (uint64_t)(stop - p - 16));
         assert_int_equal(little(p + 12 + len, 4), crc(p + 12, len));
         assert_true(n_events < 5000);
-        events[n_events++] = (struct bytes){p + 12, len};
+        events[n_events++] = (struct payload){p + 12, len};
         p += 16 + len;
     }
     assert_true(n_events > 0);
@@ -212,7 +213,7 @@ static void test_scalars(void **state)
     assert_true(as_double(get(events[1], 1, 0).value) == 1700000000.25);
     assert_int_equal(get(events[1], 2, 0).value, 100);
     assert_int_equal(count(sub(events[1], 5), 1), 1);
-    struct bytes value = sub(sub(events[1], 5), 1);
+    struct payload value = sub(sub(events[1], 5), 1);
     assert_text(sub(value, 1), "train/loss");
     assert_int_equal(get(value, 2, 0).type, 5);
     assert_true(as_float(get(value, 2, 0).value) == 0.5f);
@@ -239,15 +240,15 @@ static void test_many_cross_the_buffer(void **state)
 }
 
 /* Checks everything around the buckets; returns how many there are and copies them. */
-static size_t histogram_rows(struct bytes event, const char *tag, double row[30][3])
+static size_t histogram_rows(struct payload event, const char *tag, double row[30][3])
 {
-    struct bytes value = sub(sub(event, 5), 1), tensor = sub(value, 8), meta = sub(value, 9);
+    struct payload value = sub(sub(event, 5), 1), tensor = sub(value, 8), meta = sub(value, 9);
     assert_text(sub(value, 1), tag);
     assert_int_equal(count(value, 2), 0);
     assert_text(sub(sub(meta, 1), 1), "histograms");
     assert_int_equal(get(meta, 4, 0).value, 2);   /* DATA_CLASS_TENSOR */
     assert_int_equal(get(tensor, 1, 0).value, 2); /* DT_DOUBLE */
-    struct bytes shape = sub(tensor, 2), content = sub(tensor, 4);
+    struct payload shape = sub(tensor, 2), content = sub(tensor, 4);
     assert_int_equal(count(shape, 2), 2);
     size_t k = get(get(shape, 2, 0).bytes, 1, 0).value;
     assert_int_equal(get(get(shape, 2, 1).bytes, 1, 0).value, 3);
@@ -315,11 +316,11 @@ static void test_graph(void **state)
     assert_int_equal(yk_events_close(ev, NULL), YK_OK);
     read_events(folder);
     assert_int_equal(n_events, 2);
-    struct bytes graph = sub(events[1], 4);
+    struct payload graph = sub(events[1], 4);
     assert_int_equal(count(graph, 1), 4);
     assert_int_equal(get(sub(graph, 4), 1, 0).value, 22);
     for (int i = 0; i < 4; i++) {
-        struct bytes node = get(graph, 1, i).bytes;
+        struct payload node = get(graph, 1, i).bytes;
         assert_text(sub(node, 1), nodes[i].name);
         assert_text(sub(node, 2), nodes[i].op);
         int inputs = 0;
@@ -329,9 +330,9 @@ static void test_graph(void **state)
         assert_int_equal(count(node, 5), nodes[i].ndim > 0);
         if (nodes[i].ndim == 0)
             continue;
-        struct bytes attr = sub(node, 5);
+        struct payload attr = sub(node, 5);
         assert_text(sub(attr, 1), "_output_shapes");
-        struct bytes shape = sub(sub(sub(attr, 2), 1), 7);
+        struct payload shape = sub(sub(sub(attr, 2), 1), 7);
         assert_int_equal(count(shape, 2), nodes[i].ndim);
         for (unsigned d = 0; d < nodes[i].ndim; d++)
             assert_true((int64_t)get(get(shape, 2, (int)d).bytes, 1, 0).value == nodes[i].shape[d]);

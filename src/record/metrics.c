@@ -1,7 +1,9 @@
-/* metrics.c - records of scalars, as lines of metrics.jsonl and as TensorBoard events; see metrics.h.
+/* metrics.c - records of scalars, as lines of metrics.jsonl and as TensorBoard events; see
+ * metrics.h.
  *
- * A line is put together by hand in the file's buffer: it happens in the training loop, where a JSON library would cost more
- * than the step. The step comes first in every line, which is all that resuming needs to know of it.
+ * A line is built by hand in the file's buffer, because this happens in the training loop, where a
+ * JSON library would cost more than the step. Every line begins with its step, which is all that
+ * resuming needs to read.
  * LIMITS: an existing metrics.jsonl of more than MAX_LINES bytes is not resumed. */
 #include "record/metrics.h"
 
@@ -19,8 +21,8 @@
 struct yk_metrics {
     struct yk_append lines;
     struct yk_events *events;
-    uint64_t step; /* of the open record */
-    double wall;   /* when it began, seconds since 1970 */
+    uint64_t step; /* step of the open record */
+    double wall;   /* start of the open record, in seconds since 1970 */
 };
 
 static void add_integer(struct yk_buf *b, uint64_t v)
@@ -41,13 +43,13 @@ static void add_real(struct yk_buf *b, double v)
         return;
     }
     int n = snprintf(text, sizeof text, "%.9g", v);
-    char *comma = memchr(text, ',', (size_t)n); /* a locale's; JSON knows only the point */
+    char *comma = memchr(text, ',', (size_t)n); /* some locales write a comma, JSON wants a point */
     if (comma != NULL)
         *comma = '.';
     yk_buf_add(b, text, (size_t)n);
 }
 
-/* Tags are ours and printable; a quote or a backslash in one is escaped all the same. */
+/* Tags come from our own code and are printable, but may hold a quote or a backslash. */
 static void add_key(struct yk_buf *b, const char *tag)
 {
     yk_buf_text(b, ",\"");
@@ -62,7 +64,7 @@ static void add_key(struct yk_buf *b, const char *tag)
     yk_buf_text(b, "\":");
 }
 
-/* Keep the whole lines of steps up to `last`, in place; returns the new length. */
+/* Keeps the whole lines of steps up to `last`, in place, and returns the new length. */
 static size_t cut_lines(char *text, size_t n, uint64_t last)
 {
     size_t kept = 0;

@@ -1,4 +1,5 @@
-/* metrics_test.c - the lines of metrics.jsonl, what a resume cuts off, and that values reach the events too. */
+/* metrics_test.c - the lines of metrics.jsonl, the lines that a resume removes, and the values in
+ * the events. */
 #include "record/metrics.h"
 
 #include "base/json.h"
@@ -72,8 +73,8 @@ static void test_lines_are_json(void **state)
         yk_metrics_end(m);
     }
     assert_int_equal(yk_file_read(path, 1 << 24, &text, &n, NULL), YK_OK);
-    assert_true(n > 100000);             /* went out by itself, */
-    assert_int_equal(text[n - 1], '\n'); /* in whole lines */
+    assert_true(n > 100000); /* written without a flush, in whole lines */
+    assert_int_equal(text[n - 1], '\n');
     free(text);
     assert_int_equal(yk_metrics_close(m, NULL), YK_OK);
     assert_int_equal(yk_file_read(path, 1 << 24, &text, &n, NULL), YK_OK);

@@ -1,4 +1,4 @@
-/* progress.c - see progress.h. A terminal is redrawn ten times a second, which costs nothing beside the work. */
+/* progress.c - see progress.h. Redrawing a terminal ten times a second costs next to nothing. */
 #include "record/progress.h"
 
 #include "base/clock.h"

@@ -1,4 +1,4 @@
-/* progress.h - how far a long job is: a bar on a terminal, a plain line every 10 seconds elsewhere.
+/* progress.h - the progress of a long job: a bar on a terminal, a line every 10 seconds elsewhere.
  * THREADS: one thread at a time. */
 #ifndef YK_RECORD_PROGRESS_H
 #define YK_RECORD_PROGRESS_H
@@ -7,15 +7,15 @@
 
 struct yk_progress {
     struct yk_log *log;
-    double next; /* yk_now() before which nothing is shown */
+    double next; /* yk_now() of the next output */
 };
 
 void yk_progress_init(struct yk_progress *p, struct yk_log *log);
 
-/* Is it time to show something? Ask first: `text` is then worth making. */
+/* Is an output due? To be asked first, so that `text` is not made in vain. */
 bool yk_progress_due(const struct yk_progress *p, double now);
 
-/* `part` in [0, 1], or negative if nobody knows how long it will take. */
+/* `part` is in [0, 1], or negative if it is unknown. */
 void yk_progress_show(struct yk_progress *p, double now, double part, const char *text);
 void yk_progress_clear(struct yk_progress *p);
 

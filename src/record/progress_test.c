@@ -1,7 +1,9 @@
-/* progress_test.c - how often progress shows and as what: a bar on a terminal, a plain line elsewhere. */
+/* progress_test.c - the rate and the form of progress: a bar on a terminal, a plain line elsewhere.
+ *  */
 #include "record/progress.h"
 
 #include "base/clock.h"
+#include "tests/skip.h"
 #include "tests/testdir.h"
 
 #include <fcntl.h>
@@ -14,9 +16,9 @@
 
 #include "tests/terminal.h"
 
-static char seen[8192]; /* what stderr got */
+static char seen[8192]; /* the bytes on stderr */
 
-/* stderr becomes `fd` while `tell` shows something; what came is read back from `from`. */
+/* stderr becomes `fd` while `tell` shows something; the output is read back from `from`. */
 static void capture(int fd, int from, void (*tell)(struct yk_progress *))
 {
     struct yk_progress p;
@@ -74,7 +76,7 @@ static void test_terminal(void **state)
     if (master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0)
         slave = open(ptsname(master), O_RDWR | O_NOCTTY);
     if (slave < 0)
-        skip();
+        skip_because("there is no terminal to be had");
     capture(slave, master, show);
     assert_null(strstr(seen, "yoke: "));
     assert_int_equal(count("\u2501"), 6); /* a quarter of 24 */
@@ -100,7 +102,7 @@ static void test_extremes(void **state)
     if (master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0)
         slave = open(ptsname(master), O_RDWR | O_NOCTTY);
     if (slave < 0)
-        skip();
+        skip_because("there is no terminal to be had");
     capture(slave, master, extremes);
     assert_int_equal(count("\u2501"), 48); /* none, all, and no more than all */
     assert_int_equal(count("\u2500"), 24);

@@ -1,4 +1,4 @@
-/* run_test.c - names that are never shared, the latest link, the lock, and what is not a run folder. */
+/* run_test.c - unique names, the latest link, the lock, and folders that are not run folders. */
 #include "record/run.h"
 
 #include "tests/testdir.h"
@@ -197,6 +197,32 @@ static void test_open(void **state)
     yk_run_close(&r);
 }
 
+/* Opening a pipe in place of one of a run's own files would wait forever. */
+static void test_no_file(void **state)
+{
+    (void)state;
+    static const char *const NAMES[] = {"run/config.json", "run/summary.json", "run/ranks.json",
+                                        "run/metrics.jsonl", "run/log.txt"};
+    struct yk_run r;
+    struct yk_error e;
+    assert_int_equal(yk_run_create(&r, "run", "softmax", "local", &e), YK_OK);
+    make_config(&r);
+    yk_run_close(&r);
+    for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
+        rename(NAMES[i], "aside");
+        assert_int_equal(mkfifo(NAMES[i], 0666), 0);
+        for (int train = 0; train < 2; train++) {
+            assert_int_equal(yk_run_open(&r, "run", train, &e), YK_DATA);
+            assert_non_null(strstr(e.text, NAMES[i]));
+            assert_non_null(strstr(e.text, "is not a regular file"));
+        }
+        assert_int_equal(remove(NAMES[i]), 0);
+        rename("aside", NAMES[i]);
+    }
+    assert_int_equal(yk_run_open(&r, "run", true, &e), YK_OK);
+    yk_run_close(&r);
+}
+
 static void test_save_and_load(void **state)
 {
     (void)state;
@@ -227,6 +253,55 @@ static void test_save_and_load(void **state)
     yk_run_close(&r);
 }
 
+/* A run's own files cannot be outputs, by any path; other names in its folder can. */
+static void test_spare(void **state)
+{
+    (void)state;
+    static const char *const own[] = {"run/config.json",
+                                      "run/metrics.jsonl",
+                                      "run/trace.json",
+                                      "./run//config.json",
+                                      "link.json",
+                                      "again/config.json",
+                                      "run/checkpoints",
+                                      "run/checkpoints/new.npz",
+                                      "run/events/worker-0/x",
+                                      "run/checkpoints/../log.txt"};
+    static const char *const fine[] = {"run/predictions.csv", "new.npz",
+                                       "other/config.json",   "run/notes/config.json",
+                                       "run/missing/x",       "-"};
+    struct yk_run r;
+    struct yk_error e = {0};
+    struct yk_rank rank = {.role = "worker"};
+    json_t *empty = json_object();
+    assert_int_equal(yk_run_create(&r, "run", "softmax", "local", NULL), YK_OK);
+    assert_int_equal(yk_run_spare("run/config.json", &e), YK_OK); /* not yet a run folder */
+    assert_int_equal(yk_run_save(&r, "config.json", empty, &e), YK_OK);
+    assert_int_equal(yk_run_save_ranks(&r, &rank, 1, &e), YK_OK);
+    json_decref(empty);
+    for (const char *const *dir = (const char *const[]){"run/checkpoints", "run/events/worker-0",
+                                                        "run/notes", "other", NULL};
+         *dir != NULL; dir++)
+        assert_int_equal(yk_mkdirs(*dir, &e), YK_OK);
+    assert_int_equal(symlink("run/config.json", "link.json"), 0);
+    assert_int_equal(symlink("run", "again"), 0);
+    assert_int_equal(link("run/config.json", "hard.json"), 0);
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
+        assert_int_equal(yk_run_spare(own[i], &e), YK_USAGE);
+        assert_non_null(strstr(e.text, own[i]));
+        assert_non_null(strstr(e.text, "belongs to the run in '"));
+    }
+    for (size_t i = 0; i < sizeof fine / sizeof fine[0]; i++)
+        assert_int_equal(yk_run_spare(fine[i], &e), YK_OK);
+    assert_int_equal(chdir("run/checkpoints"), 0);
+    assert_int_equal(yk_run_spare("-", &e), YK_OK);
+    assert_int_equal(yk_run_spare("./-", &e), YK_USAGE);
+    assert_int_equal(chdir("../.."), 0);
+    assert_int_equal(yk_run_apart("run", "hard.json", &e), YK_USAGE);
+    assert_int_equal(yk_run_apart("run", "run/predictions.csv", &e), YK_OK);
+    yk_run_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,7 +311,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_ten_at_once, enter, leave),
         cmocka_unit_test_setup_teardown(test_lock, enter, leave),
         cmocka_unit_test_setup_teardown(test_open, enter, leave),
+        cmocka_unit_test_setup_teardown(test_no_file, enter, leave),
         cmocka_unit_test_setup_teardown(test_save_and_load, enter, leave),
+        cmocka_unit_test_setup_teardown(test_spare, enter, leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

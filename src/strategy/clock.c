@@ -3,25 +3,6 @@
 
 #include <limits.h>
 #include <stdlib.h>
-#include <string.h>
-
-#define QUOTE(name) #name,
-static const char *const MODES[] = {YK_MODES(QUOTE)};
-
-const char *yk_mode_name(enum yk_mode mode)
-{
-    return MODES[mode];
-}
-
-bool yk_mode_find(const char *name, enum yk_mode *out)
-{
-    for (unsigned i = 0; i < YK_MODE_COUNT; i++)
-        if (strcmp(MODES[i], name) == 0) {
-            *out = (enum yk_mode)i;
-            return true;
-        }
-    return false;
-}
 
 yk_code yk_clock_init(struct yk_clock *c, const struct yk_rule *rule, uint64_t position,
                       unsigned left, struct yk_error *e)
@@ -72,7 +53,7 @@ void yk_clock_span(const struct yk_clock *c, unsigned w, uint32_t *first, uint32
     *last = yk_shard_of(before + 1, c->alive, c->rule->shards);
 }
 
-/* Pushes of the slowest worker, those left out for whom there is no work. */
+/* Pushes of the slowest worker among those that have work. */
 static uint64_t slowest(const struct yk_clock *c, unsigned w)
 {
     uint64_t least = c->member[w].done;
@@ -84,8 +65,9 @@ static uint64_t slowest(const struct yk_clock *c, unsigned w)
     return least;
 }
 
-/* With backups, where a step waits for parts that others hold: a copy of the one that is least likely to come. None that is here already;
- * the one that fewest compute; the oldest of those. */
+/* Backups, where a step waits for parts that others hold: a copy of the part that is least
+ * likely to come. Not one that is here already; the one that the fewest compute; the oldest of
+ * those. */
 static uint64_t copy_of(const struct yk_clock *c)
 {
     uint64_t best = YK_NO_PART;
@@ -109,8 +91,9 @@ static uint64_t copy_of(const struct yk_clock *c)
     return best;
 }
 
-/* With backups somebody may still be at a part that another has done long since. Threads share two shuffled orders, so the epoch after the next
- * cannot begin before he is back; a process has its own, and may sleep as long as it likes. */
+/* Backups: a worker may still be at a part that another has done long since. Threads share two
+ * shuffled orders, so the epoch after the next cannot begin before that worker is back; a
+ * process has orders of its own, and may sleep as long as it likes. */
 static bool too_early(const struct yk_clock *c)
 {
     if (!c->rule->threads || !c->rule->fresh || c->deal.backs > 0)
@@ -129,8 +112,9 @@ static uint64_t take(struct yk_clock *c, unsigned w)
     return yk_deal_take(&c->deal, c->rule->share_of != NULL ? c->rule->share_of[w] : 0);
 }
 
-/* A part for a worker: a promised one, a new one, or a copy. Where hosts have their own data nobody can compute a copy. Of further parts of
- * one step there are never more than it waits for, so it is not complete before the last of them. */
+/* A part for a worker: a promised one, a new one, or a copy. Where hosts have their own data no
+ * other host can compute a copy. A step never has more further parts than it waits for, so it is
+ * not complete before the last of them. */
 static uint64_t part_for(struct yk_clock *c, unsigned w)
 {
     struct yk_member *m = &c->member[w];
@@ -208,11 +192,20 @@ void yk_clock_dropped(struct yk_clock *c, unsigned w, uint64_t id)
     m->ledger.dropped++;
     m->since.dropped++;
     if (!c->rule->pooled)
-        return; /* a batch of everybody's is done by everybody, again if need be */
+        return; /* a whole batch is redone by all workers */
     if (m->task == id)
         m->task = YK_NO_PART;
     if (!held_elsewhere(c, w, id))
         yk_deal_return(&c->deal, id);
+}
+
+/* Whole batches: a change of members gives all workers a new incarnation. */
+static void renew(struct yk_clock *c)
+{
+    if (c->rule->pooled)
+        return;
+    for (unsigned i = 0; i < c->rule->workers; i++)
+        c->member[i].incarnation = c->incarnation;
 }
 
 void yk_clock_lose(struct yk_clock *c, unsigned w)
@@ -230,8 +223,7 @@ void yk_clock_lose(struct yk_clock *c, unsigned w)
     for (unsigned i = 0; i < 2; i++)
         if (held[i] != YK_NO_PART && !held_elsewhere(c, w, held[i]))
             yk_deal_return(&c->deal, held[i]);
-    for (unsigned i = 0; !c->rule->pooled && i < c->rule->workers; i++)
-        c->member[i].incarnation = c->incarnation;
+    renew(c);
 }
 
 void yk_clock_join(struct yk_clock *c, unsigned w)
@@ -247,21 +239,22 @@ void yk_clock_join(struct yk_clock *c, unsigned w)
         .incarnation = c->incarnation,
         .task = YK_NO_PART,
         .ahead = YK_NO_PART,
-        .done = done != UINT64_MAX ? done : m->done, /* as far as the slowest: it holds nobody up */
+        .done = done != UINT64_MAX ? done : m->done, /* as far as the slowest, so it delays none */
         .ledger = m->ledger,
         .since = m->since};
     c->alive++;
-    for (unsigned i = 0; !c->rule->pooled && i < c->rule->workers; i++)
-        c->member[i].incarnation = c->incarnation;
+    renew(c);
 }
 
 bool yk_clock_sole(const struct yk_clock *c, unsigned w)
 {
     const uint32_t *of = c->rule->share_of;
-    for (unsigned i = 0; of != NULL && i < c->rule->workers; i++)
+    if (of == NULL)
+        return false;
+    for (unsigned i = 0; i < c->rule->workers; i++)
         if (i != w && c->member[i].alive && of[i] == of[w])
             return false;
-    return of != NULL;
+    return true;
 }
 
 unsigned yk_clock_need(const struct yk_clock *c)

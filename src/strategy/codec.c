@@ -1,11 +1,13 @@
 /* codec.c - packs and unpacks floats for the wire; see codec.h, where the format is drawn.
  *
- * A block is packed in small arrays, which stay in the nearest cache, and copied out. Unpacking in place goes from the last block to the
- * first: a block and the header together are shorter than the block's floats, so what is unpacked never reaches what is still to be
- * read. The loops are plain and without branches, for the compiler to make vectors of (YK_WIDE): they run at the speed of memory. */
+ * A block is packed in small arrays, which stay in the nearest cache, and copied out. Unpacking
+ * in place goes from the last block to the first: a block and the header together are shorter
+ * than the block's floats, so what is unpacked never reaches what is still to be read. The loops
+ * are plain and without branches, for the compiler to make vectors of (YK_WIDE): they run at the
+ * speed of memory. */
 #include "strategy/codec.h"
 
-#include "optim/optim.h"
+#include "base/wide.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -120,7 +122,8 @@ YK_WIDE static void unpack_bf16(const uint16_t *restrict q, float *restrict x, s
         x[i] = float_of((uint32_t)q[i] << 16);
 }
 
-/* The bits of the largest size. As integers they have the order of the sizes, and what is infinite or no number is above all others. */
+/* The bits of the largest size. As integers they have the order of the sizes, and what is
+ * infinite or no number is above all others. */
 YK_WIDE static uint32_t largest(const float *x, size_t n)
 {
     uint32_t most = 0;
@@ -131,7 +134,8 @@ YK_WIDE static uint32_t largest(const float *x, size_t n)
     return most;
 }
 
-/* x times a power of two lies within +-2^15, so nothing overflows. Sizes below 2^-14 are multiples of 2^-24: adding 0.5 rounds to one. */
+/* x times a power of two lies within +-2^15, so nothing overflows. Sizes below 2^-14 are
+ * multiples of 2^-24: adding 0.5 rounds to one. */
 YK_WIDE static void pack_fp16(const float *restrict x, float scale, uint16_t *restrict q, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -206,8 +210,8 @@ YK_WIDE static void subtract(const float *restrict a, const float *restrict b, f
 
 /* --- blocks --- */
 
-/* The k of largest size; of equals those that come first. The k-th size is found by halving: some 30 looks at 4 KB that are in the
- * nearest cache. */
+/* The k of largest size; of equals those that come first. The k-th size is found by halving:
+ * some 30 looks at 4 KB that are in the nearest cache. */
 static void pack_topk(const float *x, size_t n, size_t k, uint16_t (*out)[2], float *seen)
 {
     uint32_t low = 0, high = UINT32_C(1) << 31; /* at least k are of size `low`, fewer of `high` */

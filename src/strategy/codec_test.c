@@ -1,5 +1,6 @@
-/* codec_test.c - every codec against what its format says, value by value, at every length; that what is lost is carried; that both sides
- * agree on the bits; and that lengths which do not fit are refused. */
+/* codec_test.c - every codec against what its format says, value by value, at every length; that
+ * what is lost is carried; that both sides agree on the bits; and that lengths which do not fit
+ * are refused. */
 #include "strategy/codec.h"
 
 #include "base/rng.h"
@@ -199,9 +200,8 @@ static void test_feedback(void **state)
             assert_true(fabs(meant[i] - sent[i] - (double)carry[i]) < 1e-4 * fabs(meant[i]));
         for (size_t i = 0; k < 3 && i < N; i++)
             assert_true(fabsf(carry[i]) <= 1000.0f / 127);
-        for (
-            size_t i = 0; i < N;
-            i++) { /* half of a batch takes half of what is carried, and what it leaves counts twice */
+        for (size_t i = 0; i < N;
+             i++) { /* half of a batch takes half of the carried errors; its own count twice */
             x[i] = 0;
             sent[i] = (double)carry[i];
         }
@@ -213,7 +213,8 @@ static void test_feedback(void **state)
     }
 }
 
-/* What the packer believes that the other side has is what it has, bit by bit, and stays close to the truth. */
+/* What the packer believes that the other side has is what it has, bit by bit, and stays close
+ * to the truth. */
 static void test_change(void **state)
 {
     (void)state;

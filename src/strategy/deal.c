@@ -133,14 +133,6 @@ void yk_deal_add(struct yk_deal *d, uint64_t id)
     d->back[at] = id;
 }
 
-bool yk_deal_is_out(const struct yk_deal *d, uint64_t id)
-{
-    for (unsigned i = 0; i < d->outs; i++)
-        if (d->out[i] == id)
-            return true;
-    return false;
-}
-
 uint64_t yk_deal_left(const struct yk_deal *d)
 {
     uint64_t epoch = oldest_epoch(d), left = 0;
@@ -163,12 +155,4 @@ uint64_t yk_deal_position(const struct yk_deal *d)
         if (d->share[i].next > most)
             most = d->share[i].next;
     return most;
-}
-
-bool yk_deal_over(const struct yk_deal *d)
-{
-    bool left = false;
-    for (unsigned i = 0; i < d->shares; i++)
-        left = left || d->share[i].next < d->end;
-    return d->outs == 0 && d->backs == 0 && (!left || d->quota == 0);
 }

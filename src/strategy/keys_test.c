@@ -1,4 +1,5 @@
-/* keys_test.c - sorted lists of keys against a plain loop, and boxes that are never used twice at a time. */
+/* keys_test.c - sorted lists of keys against a plain loop, and boxes that are never used twice
+ * at a time. */
 #include "strategy/keys.h"
 
 #include "base/rng.h"
@@ -91,7 +92,8 @@ static void test_grow(void **state)
     free(p);
 }
 
-/* A box is given to one user at a time, and found by its data; one that nothing uses is used again. */
+/* A box is given to one user at a time, and found by its data; one that nothing uses is used
+ * again. */
 static void test_boxes(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* ledger_test.c - a worker's account: every push counted once, staleness exactly as far as there are buckets, and sums of accounts. */
+/* ledger_test.c - a worker's account: every push counted once, staleness exactly as far as there
+ * are buckets, and sums of accounts. */
 #include "strategy/ledger.h"
 
 #include "base/rng.h"

@@ -2,6 +2,8 @@
  * THREADS: one thread at a time; nothing here blocks. */
 #include "strategy/owner.h"
 
+#include "base/wide.h"
+
 #include <string.h>
 
 enum { PIECE = 64 }; /* keys of a dense step that are made at a time */
@@ -65,8 +67,8 @@ static void begin(struct yk_owner *o, uint32_t examples)
         update(&o->bias.schedule, o->bias.lr, &o->bias.update, o->step, examples);
 }
 
-/* Nothing is prefetched here: the optimizers gather many keys before they compute, and asking for a piece of 64 keys ahead of
- * that was measured to be slower. */
+/* Nothing is prefetched here: the optimizers gather many keys before they compute, and asking
+ * for a piece of 64 keys ahead of that was measured to be slower. */
 void yk_owner_apply_keys(struct yk_owner *o, const uint32_t *key, const float *grad, size_t n,
                          uint32_t examples)
 {
@@ -80,7 +82,7 @@ void yk_owner_read_keys(struct yk_owner *o, const uint32_t *key, float *out, siz
     o->optimizer->read_keys(&o->update, o->weights, o->slot, (uint32_t)o->origin, key, out, n);
 }
 
-/* Where [lo, hi) first passes from one group to another; *group: what it begins with. */
+/* Where [lo, hi) first passes from one group to another; *group: the group of lo. */
 static size_t group_end(const struct yk_owner *o, size_t lo, size_t hi, enum yk_group *group)
 {
     size_t first = 0, last = o->spans; /* the first span that ends behind lo */

@@ -1,4 +1,5 @@
-/* owner_test.c - an owner of a part: it moves its own range and nothing else, by the rate of its step, whatever the pieces. */
+/* owner_test.c - an owner of a part: it moves its own range and nothing else, by the rate of its
+ * step, whatever the pieces. */
 #include "strategy/owner.h"
 
 #include "base/rng.h"
@@ -42,8 +43,8 @@ static void fill(float *f, struct yk_rng *r)
         f[i] = (float)yk_rng_unit(r) - 0.5f;
 }
 
-/* Owners of [0, 30), [30, 70) and [70, 100) together do what one owner of everything does, bit for bit. They share the optimizer's
- * state, too, each its own part. */
+/* Owners of [0, 30), [30, 70) and [70, 100) together do what one owner of everything does, bit
+ * for bit. They share the optimizer's state, too, each its own part. */
 static void test_shards(void **state)
 {
     (void)state;
@@ -85,7 +86,8 @@ static void test_shards(void **state)
     }
 }
 
-/* Rate and scale belong to the update: the schedule is asked for the step before it, the gradient is divided by its examples. */
+/* Rate and scale belong to the update: the schedule is asked for the step before it, the
+ * gradient is divided by its examples. */
 static void test_rate(void **state)
 {
     (void)state;
@@ -106,7 +108,8 @@ static void test_rate(void **state)
     assert_true((double)o.update.lr == EXPECTED[0] && (double)o.update.scale == (double)(1.0f / 6));
 }
 
-/* Blocks are added and applied range by range; the gradient is that of the added up sums, for ranges longer than a chunk too. */
+/* Blocks are added and applied range by range; the gradient is that of the added up sums, for
+ * ranges longer than a chunk too. */
 static void test_blocks(void **state)
 {
     (void)state;
@@ -132,8 +135,9 @@ static void test_blocks(void **state)
     assert_memory_equal(w, expected, sizeof w);
 }
 
-/* An owner that holds nothing but its part, and is told keys in any order, does for these keys what one of everything does when it is told
- * ranges of which they are all; a dense step in between is one, too. */
+/* An owner that holds nothing but its part, and is told keys in any order, does for these keys
+ * what one of everything does when it is told ranges of which they are all; a dense step in
+ * between is one, too. */
 static void test_keys(void **state)
 {
     (void)state;
@@ -194,8 +198,8 @@ static void test_keys(void **state)
     }
 }
 
-/* Keys that are left alone: read, they are what a dense run without a gradient has; read as a range, the same; in memory nothing has
- * happened to them. */
+/* Keys that are left alone: read, they are what a dense run without a gradient has; read as a
+ * range, the same; in memory nothing has happened to them. */
 static void test_untouched(void **state)
 {
     (void)state;
@@ -246,7 +250,8 @@ static void test_untouched(void **state)
     }
 }
 
-/* Parts of the flat parameters: they tile it, on lines of 64 bytes, about equally long, some empty if there are more owners than lines. */
+/* Parts of the flat parameters: they tile it, on lines of 64 bytes, about equally long, some
+ * empty if there are more owners than lines. */
 static void test_parts(void **state)
 {
     (void)state;
@@ -264,8 +269,8 @@ static void test_parts(void **state)
         }
 }
 
-/* Biases with a rate, shape, momentum and decay of their own, and statistics: each float moves as in a run in which all do so, bit by bit, whatever the
- * ranges that gradients come in. */
+/* Biases with a rate, shape, momentum and decay of their own, and statistics: each float moves
+ * as in a run in which all do so, bit by bit, whatever the ranges that gradients come in. */
 static void test_groups(void **state)
 {
     (void)state;
@@ -323,7 +328,8 @@ static void test_groups(void **state)
     }
 }
 
-/* Each number of the mean is limited, whatever the range is cut into; what is not a number stays so. */
+/* Each number of the mean is limited, whatever the range is cut into; what is not a number stays
+ * so. */
 static void test_clip(void **state)
 {
     (void)state;

@@ -1,9 +1,12 @@
-/* server.c - an owner's end of the wire; see server.h, and strategy.h for the messages.
- * Where a step needs one push (local, async, ssp) a range is applied the moment it is here. Otherwise pushes are *held* (push.h) until
- * all are here that it takes: of whole batches bucket by bucket (server_bucket.c), else of the step. */
+/* server.c - the life of an owner's endpoint: pushes are counted, steps closed, workers answered;
+ * see server.h. How gradients come and parameters leave is the exchange's business (exchange.h).
+ *
+ * Where a step needs one push (local, async, ssp) the exchange applies it and says so. Otherwise
+ * pushes are kept (pending.h) until all are here that the step takes: every shard of a whole
+ * batch, or with backups the set that owner 0 names. */
 #include "strategy/server.h"
 
-#include "strategy/server_parts.h"
+#include "strategy/exchange.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,9 +17,10 @@ unsigned yk_server_worker(const struct yk_server *s, int endpoint)
     return (unsigned)(endpoint - s->comm->owners);
 }
 
-static size_t range_bytes(const struct yk_server *s)
+void yk_server_enter(struct yk_server *s, enum yk_server_state state)
 {
-    return (s->owner.hi - s->owner.lo) * sizeof(float);
+    if (state > s->state)
+        s->state = state;
 }
 
 void yk_server_send(struct yk_server *s, int endpoint, struct yk_note *n, const void *data,
@@ -27,104 +31,65 @@ void yk_server_send(struct yk_server *s, int endpoint, struct yk_note *n, const 
     yk_comm_send(s->comm, n, data, bytes, &s->sending);
 }
 
-void yk_server_tell(struct yk_server *s, struct yk_note *n, const void *data, size_t bytes)
+void yk_server_send_worker(struct yk_server *s, unsigned w, struct yk_note *n, const void *data,
+                           size_t bytes)
+{
+    yk_server_send(s, yk_worker_endpoint(s->comm, (int)w), n, data, bytes);
+}
+
+void yk_server_send_owners(struct yk_server *s, struct yk_note *n, const void *data, size_t bytes)
 {
     for (int k = 1; k < s->comm->owners; k++)
         yk_server_send(s, k, n, data, bytes);
 }
 
-/* The parameters of the range to worker w. In threads all read the same ones, unless they change under them (async, backups). */
+/* --- answers --- */
+
 static void reply(struct yk_server *s, unsigned w, struct yk_note *n)
 {
-    bool carries = !s->comm->shared || s->rule->pooled;
     n->kind = YK_REPLY;
-    if (yk_rule_buckets(s->rule)) /* as YK_AGAIN */
-        n->urgency = YK_AT_ONCE;
-    if (yk_rule_buckets(s->rule) &&
-        s->has[w] == s->owner.step) { /* they have gone, bucket by bucket */
-        yk_server_send(s, yk_worker_endpoint(s->comm, (int)w), n, NULL, 0);
-        return;
-    }
-    s->has[w] = s->owner.step;
-    if (s->rule->sparse) {
-        yk_server_reply_keys(s, w, n);
-        return;
-    }
-    if (s->pack.out != NULL) {
-        yk_server_reply_packed(s, w, n);
-        return;
-    }
-    n->lo = s->owner.lo;
-    yk_server_send(s, yk_worker_endpoint(s->comm, (int)w), n,
-                   carries ? s->owner.weights + s->owner.lo : NULL, carries ? range_bytes(s) : 0);
+    n->urgency = s->exchange->task_urgency;
+    s->exchange->reply(s, w, n);
 }
 
-/* Another owner's answer to worker w; one that comes before the state does waits for it. Only w's: who has pushed for the open step is
- * owed an answer too, and must not get it before the step is complete. */
-static void reply_to(struct yk_server *s, unsigned w)
+/* Another owner's answer to worker w, or a debt until the state has come. It answers only w: a
+ * worker that has pushed for the open step is owed an answer too, but not before the step is
+ * complete. */
+static void reply_or_owe(struct yk_server *s, unsigned w)
 {
     struct yk_note n = {.step = s->owner.step};
-    s->owed[w] = !s->ready;
-    if (s->ready)
+    s->owed[w] = s->state == YK_SERVER_EMPTY;
+    if (!s->owed[w])
         reply(s, w, &n);
 }
 
 void yk_server_reply_owed(struct yk_server *s)
 {
-    for (unsigned w = 0; s->ready && w < s->rule->workers; w++)
-        if (s->owed[w])
-            reply_to(s, w);
-}
-
-/* --- pushes --- */
-
-/* With whole batches a new incarnation is one of everybody: what has come for the open step is forgotten and comes again. */
-void yk_server_see(struct yk_server *s, uint32_t incarnation)
-{
-    if (s->rule->pooled || incarnation <= s->least[0])
+    if (s->state == YK_SERVER_EMPTY)
         return;
     for (unsigned w = 0; w < s->rule->workers; w++)
-        s->least[w] = incarnation;
-    yk_pushes_forget(&s->table);
-    yk_server_open_buckets(s, true);
+        if (s->owed[w])
+            reply_or_owe(s, w);
 }
 
-bool yk_server_counts(const struct yk_server *s, const struct yk_note *n)
+/* Worker w has sent its last message for this step, and waits for an answer. */
+static void now_waits(struct yk_server *s, unsigned w)
 {
-    return !s->halted && n->incarnation >= s->least[yk_server_worker(s, n->from)] &&
-           (!s->rule->fresh || n->step == s->owner.step);
+    if (s->clock == NULL) {
+        s->owed[w] = true;
+        return;
+    }
+    s->clock->member[w].waiting = true;
+    s->clock->waiting++;
 }
 
-static void *place_push(struct yk_server *s, const struct yk_note *n)
-{
-    yk_server_see(s, n->incarnation);
-    return yk_server_counts(s, n) ? yk_pushes_place(&s->table, yk_server_worker(s, n->from), n)
-                                  : NULL;
-}
-
-/* --- owner 0: answers, and what the watcher wants --- */
-
-static void maybe_end(struct yk_server *s);
-
-static void send_task(struct yk_server *s, unsigned w, const struct yk_task *t, bool further)
-{
-    struct yk_note n = {.flags = further ? YK_FURTHER_FLAG : 0,
-                        .step = t->step,
-                        .id = t->id,
-                        .word = t->ahead,
-                        .examples = t->examples,
-                        .first = t->first,
-                        .last = t->last,
-                        .incarnation = t->incarnation};
-    reply(s, w, &n);
-}
-
-/* A worker whose push is held waits with it for its step. When all wait so because too few are left, or because the data of some hosts are
- * through, each takes a further part of the same step. */
+/* Backups: a worker whose push is kept waits with it for its step. When all wait so because too few
+ * are left, or because the data of some hosts are through, each takes a further part of the same
+ * step. */
 static bool too_few(const struct yk_server *s)
 {
     const struct yk_clock *c = s->clock;
-    if (!s->rule->held || !s->rule->pooled || c->waiting < c->alive)
+    if (!yk_rule_backups(s->rule) || c->waiting < c->alive)
         return false;
     for (unsigned w = 0; w < s->rule->workers; w++)
         if (c->member[w].alive && c->member[w].task == YK_NO_PART &&
@@ -133,280 +98,375 @@ static bool too_few(const struct yk_server *s)
     return true;
 }
 
-/* A task, or if it is NULL the word that there is none any more. */
-static void answer(struct yk_server *s, unsigned w, const struct yk_task *t, bool further)
+static void send_task(struct yk_server *s, unsigned w, const struct yk_task *t, bool further)
 {
-    struct yk_member *m = &s->clock->member[w];
-    m->waiting = false;
-    s->clock->waiting--;
-    if (t != NULL) {
-        send_task(s, w, t, further);
-        return;
-    }
-    struct yk_note n = {.kind = YK_REPLY, .step = s->owner.step, .flags = YK_STOP_FLAG};
-    m->stopped = true;
-    yk_server_send(s, yk_worker_endpoint(s->comm, (int)w), &n, NULL, 0);
+    struct yk_note n = {
+        .flags = further ? YK_FURTHER_FLAG : 0,
+        .step = t->step,
+        .examples = t->examples,
+        .incarnation = t->incarnation,
+        .task = {.id = t->id, .ahead = t->ahead, .first = t->first, .last = t->last}};
+    reply(s, w, &n);
 }
 
-/* ssp: how many have found no work, and so hold nobody up. */
+static void send_stop(struct yk_server *s, unsigned w)
+{
+    struct yk_note n = {.kind = YK_REPLY, .step = s->owner.step, .flags = YK_STOP_FLAG};
+    s->clock->member[w].stopped = true;
+    yk_server_send_worker(s, w, &n, NULL, 0);
+}
+
+/* ssp: workers that have found no work, and so delay no other. */
 static unsigned idlers(const struct yk_server *s)
 {
     unsigned n = 0;
-    for (unsigned w = 0; s->rule->staleness >= 0 && w < s->rule->workers; w++)
-        n += s->clock->member[w].idle;
+    if (s->rule->staleness >= 0)
+        for (unsigned w = 0; w < s->rule->workers; w++)
+            n += s->clock->member[w].idle;
     return n;
 }
 
-/* Is a whole batch under way? Then all have a part in it, also those who have not asked for theirs yet. */
+/* Is a whole batch under way? Then all have a part in it, also workers that have not asked for
+ * it. */
 static bool is_open(const struct yk_server *s)
 {
-    bool open = false;
-    for (unsigned w = 0; s->rule->held && !s->rule->pooled && !s->halted && w < s->rule->workers;
-         w++)
-        open = open || (s->clock->member[w].alive && s->clock->member[w].task != YK_NO_PART);
-    return open;
+    if (!yk_rule_batches(s->rule) || s->state >= YK_SERVER_HALTED)
+        return false;
+    for (unsigned w = 0; w < s->rule->workers; w++)
+        if (s->clock->member[w].alive && s->clock->member[w].task != YK_NO_PART)
+            return true;
+    return false;
 }
 
-/* Everybody who waits and may go on gets its next task; at the end, the word that it is over, but a whole batch that is under way is completed
- * first. When one has found no work, the others are asked once more. */
+/* The run is over when every living worker has been told so; then the state is fetched a last
+ * time. */
+static void maybe_end(struct yk_server *s)
+{
+    struct yk_clock *c = s->clock;
+    unsigned stopped = 0;
+    if (s->still.holds) {
+        yk_state_try_still(s);
+        return;
+    }
+    yk_server_call_replacement(s);
+    for (unsigned w = 0; w < s->rule->workers; w++)
+        stopped += c->member[w].alive && c->member[w].stopped;
+    if (!c->stopping || s->state >= YK_SERVER_ENDED || s->still.now != YK_STILL_NO ||
+        stopped < c->alive)
+        return;
+    if (s->state < YK_SERVER_HALTED && s->elsewhere) {
+        yk_server_enter(s, YK_SERVER_HALTED);
+        s->still.now = YK_STILL_WANTED;
+        yk_state_try_still(s);
+    } else {
+        yk_server_enter(s, YK_SERVER_ENDED);
+    }
+}
+
+/* At the end workers get the word that it is over, but a whole batch that is under way is completed
+ * first. When a worker has found no work, the others are asked once more. */
 void yk_server_go_on(struct yk_server *s)
 {
     struct yk_clock *c = s->clock;
-    unsigned idle;
-    if (s->holding || !s->ready || (s->replace.wants > 0 && !c->stopping))
-        return maybe_end(s);
+    bool meets = s->replace.wants > 0 && !c->stopping;
+    if (s->still.holds || s->paused || s->state == YK_SERVER_EMPTY || meets) {
+        maybe_end(s);
+        return;
+    }
     bool further = too_few(s), stops = c->stopping && !is_open(s);
+    unsigned idle;
     do {
         idle = idlers(s);
-        for (unsigned w = 0; c->waiting > 0 && w < s->rule->workers; w++) {
+        for (unsigned w = 0; w < s->rule->workers && c->waiting > 0; w++) {
             struct yk_member *m = &c->member[w];
-            bool held = s->rule->held && m->task != YK_NO_PART, holds = held && !further;
+            bool kept = s->rule->held && m->task != YK_NO_PART, may = further || !kept;
             struct yk_task t;
-            if (m->waiting && (stops || (!holds && yk_clock_next(c, w, s->owner.step, &t))))
-                answer(s, w, stops ? NULL : &t, held);
+            if (!m->waiting || (!stops && !(may && yk_clock_next(c, w, s->owner.step, &t))))
+                continue;
+            m->waiting = false;
+            c->waiting--;
+            if (stops)
+                send_stop(s, w);
+            else
+                send_task(s, w, &t, kept);
         }
     } while (idlers(s) > idle);
     maybe_end(s);
 }
 
-bool yk_server_elsewhere(const struct yk_server *s) /* does another process own a part? */
+/* Worker w has sent all of a push, or has come: it waits for an answer. */
+static void answer(struct yk_server *s, unsigned w)
 {
-    return !s->comm->shared && s->comm->owners > 1;
+    now_waits(s, w);
+    if (s->clock == NULL)
+        reply_or_owe(s, w);
+    else
+        yk_server_go_on(s);
 }
 
-/* Over once everybody who lives has been told so; then the state is fetched for a last time. A new worker is waited for the same way. */
-static void maybe_end(struct yk_server *s)
+void yk_server_act_on(struct yk_server *s, enum yk_verdict verdict)
 {
-    struct yk_clock *c = s->clock;
-    unsigned stopped = 0;
-    if (s->hold.on) {
-        yk_server_try_still(s);
-        return;
-    }
-    if (s->replace.wants > 0 && !s->replace.called && !c->stopping && c->waiting == c->alive &&
-        !s->gathering) {
-        for (s->replace.worker = 0; !s->replace.wanted[s->replace.worker];)
-            s->replace.worker++;
-        s->replace.called = true; /* whoever runs the message loop sees it */
-    }
-    for (unsigned w = 0; w < s->rule->workers; w++)
-        stopped += c->member[w].alive && c->member[w].stopped;
-    if (!c->stopping || s->ended || s->gathering || stopped < c->alive)
-        return;
-    if (!s->halted && yk_server_elsewhere(s)) {
-        s->halted = true;
-        if (s->rule
-                ->sparse) { /* nothing of the size of the model is fetched: it is there to be read */
-            s->hold.on = true;
-            yk_server_try_still(s);
-        } else {
-            yk_server_gather(s);
-        }
-    } else {
-        s->halted = s->ended = true;
-    }
-}
-
-void yk_server_look(struct yk_server *s, enum yk_verdict verdict)
-{
+    s->paused = verdict == YK_PAUSE;
     switch (verdict) {
     case YK_GO:
+    case YK_PAUSE:
         break;
     case YK_LOOK:
-        if (s->rule->sparse) { /* there is no place for the whole state */
-            s->holding = s->hold.on = true;
+        if (s->still.now != YK_STILL_NO)
+            break;
+        if (!s->rule->fresh && !s->rule->sparse) {
+            yk_state_catch_up(s);
             break;
         }
-        if (s->gathering)
-            break;
-        s->holding =
-            s->rule->fresh; /* a step of everybody: nothing moves before it has been seen */
-        yk_server_gather(s);
+        s->still.holds = true;
+        s->still.now = YK_STILL_WANTED;
         break;
     case YK_LEAVE:
-        s->halted = true;
+        yk_server_enter(s, YK_SERVER_HALTED);
         s->clock->stopping = true;
         break;
     case YK_HALT:
         s->clock->stopping = true;
         break;
     case YK_HOLD:
-        s->holding = s->hold.on = true;
+        s->still.holds = true;
+        if (s->still.now == YK_STILL_NO)
+            s->still.now = YK_STILL_WANTED;
         break;
     }
 }
 
-/* --- arrivals --- */
+/* --- pushes --- */
 
-/* Told to the ledger; and with backups its worker gets what it needs to go on. */
+void yk_server_see_incarnation(struct yk_server *s, uint32_t incarnation)
+{
+    if (s->rule->pooled || incarnation <= s->least[0])
+        return;
+    for (unsigned w = 0; w < s->rule->workers; w++)
+        s->least[w] = incarnation;
+    yk_pending_forget(&s->table);
+    if (s->exchange->reopen != NULL)
+        s->exchange->reopen(s);
+}
+
+bool yk_server_counts(const struct yk_server *s, const struct yk_note *n)
+{
+    return s->state < YK_SERVER_HALTED &&
+           n->incarnation >= s->least[yk_server_worker(s, n->from)] &&
+           (!s->rule->fresh || n->step == s->owner.step);
+}
+
+/* A worker that is lost, or that redoes the step, gets no answer to the push; with backups a late
+ * worker does. */
 void yk_server_drop(struct yk_server *s, const struct yk_note *n)
 {
     unsigned w = yk_server_worker(s, n->from);
-    bool old = n->incarnation <
-               s->least[w]; /* somebody who was lost, or a step that is done again: no answer */
+    bool answers = n->incarnation >= s->least[w] && s->rule->pooled;
     if (s->clock != NULL) {
-        struct yk_member *m = &s->clock->member[w];
-        if (!s->halted)
-            yk_clock_dropped(s->clock, w, n->id);
-        if (!old && s->rule->pooled && m->alive) {
-            m->waiting = true;
-            s->clock->waiting++;
-            yk_server_go_on(s);
-        }
-    } else if (!old && s->rule->pooled) {
-        reply_to(s, w);
+        if (s->state < YK_SERVER_HALTED)
+            yk_clock_dropped(s->clock, w, n->push.id);
+        answers = answers && s->clock->member[w].alive;
     }
+    if (answers)
+        answer(s, w);
 }
 
-/* One push is one step (or one of several owners' part of it): apply what is here, now. */
-static void apply_now(struct yk_server *s, const struct yk_note *n, const float *data)
+/* Owner 0: an update has been applied. */
+static void stepped(struct yk_server *s, uint32_t examples, double loss)
 {
-    yk_owner_apply(&s->owner, data, n->lo, n->lo, n->lo + n->bytes / sizeof(float), n->examples);
-    if (n->flags & YK_LAST_FLAG)
-        yk_server_applied(s, n);
+    const struct yk_stepped now = {.step = s->owner.step, .examples = examples, .loss = loss};
+    if (!s->rule->pooled)
+        s->clock->position += examples;
+    yk_server_act_on(s, s->watcher.stepped(s->watcher.arg, &now));
 }
 
 void yk_server_applied(struct yk_server *s, const struct yk_note *n)
 {
     unsigned w = yk_server_worker(s, n->from);
-    uint64_t staleness = s->owner.step - n->step;
+    uint64_t staleness = s->rule->pooled ? s->owner.step - n->step : 0;
     yk_owner_finish(&s->owner);
     s->applied[w]++;
+    s->begun[w] = false;
     if (s->clock == NULL) {
-        reply_to(s, w);
+        reply_or_owe(s, w);
         return;
     }
-    struct yk_member *m = &s->clock->member[w];
-    yk_clock_applied(s->clock, w, n->id, s->rule->pooled ? staleness : 0, n->examples, n->loss);
-    m->waiting = true;
-    s->clock->waiting++;
-    yk_server_stepped(s, n->examples, n->loss);
+    yk_clock_applied(s->clock, w, n->push.id, staleness, n->examples, n->push.loss);
+    now_waits(s, w);
+    stepped(s, n->examples, n->push.loss);
     yk_server_go_on(s);
 }
 
-static void hold(struct yk_server *s, struct yk_push *p, const struct yk_note *n, const float *data,
-                 bool received)
+/* Apply the parts, which cover the shards [0, v), and count the step. */
+static void apply_step(struct yk_server *s, unsigned parts, uint32_t v, uint32_t *examples,
+                       double *loss)
 {
-    if (!received && s->rule->pooled &&
-        !s->comm->shared) { /* its worker may do another part before the step is complete */
-        float *copy = yk_pushes_place(&s->table, p->worker, n);
-        if (copy == NULL) {
-            yk_server_broken(s, "there is no memory for a worker's gradients");
-            return;
-        }
-        memcpy(copy, data, n->bytes);
-        p->receiving--;
-        received = true;
+    *examples = 0;
+    *loss = 0;
+    for (unsigned i = 0; i < parts; i++) {
+        *examples += s->part[i].push->examples;
+        *loss += s->part[i].push->loss;
     }
-    p->sum = received ? p->buffer : data - n->lo; /* where its worker, in this process, has it */
-    p->origin = received ? s->owner.lo : 0;
-    p->bytes += n->bytes;
-    p->examples = n->examples;
-    p->loss += n->loss;
-    p->final = p->final || (n->flags & YK_LAST_FLAG);
-    if (!s->rule->pooled)
-        yk_server_fill_buckets(s, p, n->lo, n->lo + n->bytes / sizeof(float));
-    if (p->bytes >= range_bytes(s))
-        yk_server_whole(s, p, n);
+    s->exchange->apply(s, s->part, parts, v, *examples);
+    yk_owner_finish(&s->owner);
 }
 
-void yk_server_whole(struct yk_server *s, struct yk_push *p, const struct yk_note *n)
+/* The pushes of the step are used up: let the workers go on. */
+static void finish_step(struct yk_server *s, uint32_t examples, double loss)
 {
-    p->whole = true;
-    unsigned w = p->worker;
-    s->table.covered += p->last - p->first;
-    if (p->final || (n->flags & YK_LAST_FLAG)) {
-        s->owed[w] = s->clock == NULL;
-        if (s->clock != NULL) {
-            s->clock->member[w].waiting = true;
-            s->clock->waiting++;
-        }
+    yk_pending_forget(&s->table);
+    if (s->clock == NULL) {
+        yk_server_reply_owed(s);
+        return;
     }
-    if (!s->rule->pooled && s->table.covered == s->rule->shards) {
-        yk_server_close_batch(s);
-    } else if (s->rule->pooled && s->clock != NULL) {
+    stepped(s, examples, loss);
+    yk_server_go_on(s);
+}
+
+/* Owner 0: count the sums that worker w has sent for the batch. */
+static void count_batch(struct yk_server *s, unsigned w)
+{
+    uint32_t examples = 0;
+    double loss = 0;
+    for (unsigned i = 0; i < s->table.n; i++)
+        if (s->table.push[i].used && s->table.push[i].worker == w) {
+            examples += s->table.push[i].examples;
+            loss += s->table.push[i].loss;
+        }
+    if (s->clock->member[w].alive)
+        yk_clock_applied(s->clock, w, s->clock->position, 0, examples, loss);
+}
+
+/* All shards of a whole batch are here. */
+static void close_batch(struct yk_server *s)
+{
+    unsigned parts = 0;
+    uint32_t examples;
+    double loss;
+    for (unsigned i = 0; i < s->table.n; i++) {
+        const struct yk_push *p = &s->table.push[i];
+        if (p->used)
+            s->part[parts++] = (struct yk_part){.push = p, .first = p->first, .last = p->last};
+    }
+    apply_step(s, parts, s->rule->shards, &examples, &loss);
+    if (s->clock != NULL)
+        for (unsigned w = 0; w < s->rule->workers; w++)
+            count_batch(s, w);
+    finish_step(s, examples, loss);
+}
+
+static bool is_in(const struct yk_set_entry *set, unsigned n, const struct yk_push *p)
+{
+    for (unsigned k = 0; k < n; k++)
+        if (p->worker == set[k].worker && p->id == set[k].id)
+            return true;
+    return false;
+}
+
+/* Owner 0: count the pushes of the set, and those that are here but not in it. */
+static void count_set(struct yk_server *s, const struct yk_set_entry *set, unsigned n,
+                      unsigned parts)
+{
+    for (unsigned i = 0; i < parts; i++) {
+        const struct yk_push *p = s->part[i].push;
+        yk_clock_applied(s->clock, p->worker, p->id, 0, p->examples, p->loss);
+    }
+    for (unsigned i = 0; i < s->table.n; i++) {
+        const struct yk_push *p = &s->table.push[i];
+        if (p->used && p->whole && !is_in(set, n, p))
+            yk_clock_dropped(s->clock, p->worker, p->id);
+    }
+}
+
+/* Backups: apply exactly these pushes, in the order of their parts, and drop the others. */
+static void close_set(struct yk_server *s, const struct yk_set_entry *set, unsigned n)
+{
+    unsigned parts = 0;
+    uint32_t examples;
+    double loss;
+    for (unsigned k = 0; k < n; k++)
+        for (unsigned i = 0; i < s->table.n; i++) {
+            const struct yk_push *p = &s->table.push[i];
+            if (p->used && p->whole && is_in(&set[k], 1, p))
+                s->part[parts++] = (struct yk_part){.push = p, .first = k, .last = k + 1};
+        }
+    apply_step(s, parts, n, &examples, &loss);
+    for (unsigned i = 0; i < parts; i++)
+        s->applied[s->part[i].push->worker]++;
+    if (s->clock != NULL)
+        count_set(s, set, n, parts);
+    finish_step(s, examples, loss);
+}
+
+static int by_id(const void *a, const void *b)
+{
+    const struct yk_set_entry *x = a, *y = b;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+/* A push is in the set when every owner has all of it, so that no set can be torn. The list stays
+ * where it is until all owners have acted on it: no worker pushes for the next step before. */
+void yk_server_try_set(struct yk_server *s)
+{
+    unsigned n = 0, need = yk_clock_need(s->clock), others = s->elsewhere ? s->rule->owners - 1 : 0;
+    for (unsigned i = 0; i < s->table.n && n < need; i++) {
+        const struct yk_push *p = &s->table.push[i];
+        bool twice = false;
+        for (unsigned k = 0; k < n; k++)
+            twice = twice || s->set[k].id == p->id;
+        if (p->used && p->whole && !twice &&
+            yk_pending_have(&s->table, p->worker, p->id, 0) >= others)
+            s->set[n++] = (struct yk_set_entry){.worker = p->worker, .id = p->id};
+    }
+    if (n == 0 || n < need)
+        return;
+    qsort(s->set, n, sizeof *s->set, by_id);
+    struct yk_note note = {.kind = YK_SET, .step = s->owner.step};
+    yk_server_send_owners(s, &note, s->set, n * sizeof *s->set);
+    close_set(s, s->set, n);
+}
+
+void yk_server_push_complete(struct yk_server *s, struct yk_push *p, const struct yk_note *n)
+{
+    unsigned w = p->worker;
+    p->whole = true;
+    s->table.covered += p->last - p->first;
+    if (p->final || (n->flags & YK_LAST_FLAG))
+        now_waits(s, w);
+    if (!s->rule->pooled) {
+        if (s->table.covered == s->rule->shards)
+            close_batch(s);
+    } else if (s->clock != NULL) {
         yk_server_try_set(s);
-        if (s->clock->waiting == s->clock->alive ||
-            s->clock->stopping) /* fewer are left than a step takes */
+        if (s->clock->waiting == s->clock->alive || s->clock->stopping) /* see too_few */
             yk_server_go_on(s);
-    } else if (s->rule->pooled && !s->comm->shared) {
-        struct yk_note have = {.kind = YK_HAVE, .step = n->step, .first = w, .id = n->id};
+    } else if (s->elsewhere) {
+        struct yk_note have = {
+            .kind = YK_HAVE, .step = n->step, .member = {.worker = w, .id = n->push.id}};
         yk_server_send(s, 0, &have, NULL, 0);
     }
 }
 
-static void arrive_push(struct yk_server *s, const struct yk_note *n, const float *data)
-{
-    yk_server_see(s, n->incarnation);
-    struct yk_push *p = data != NULL ? yk_pushes_around(&s->table, data) : NULL;
-    bool received = p != NULL;
-    if (received)
-        p->receiving--;
-    else if (s->rule->held && data != NULL && yk_server_counts(s, n))
-        p = yk_pushes_find(&s->table, yk_server_worker(s, n->from), n);
-    bool mine = p != NULL && p->used && p->worker == yk_server_worker(s, n->from) &&
-                p->step == n->step && p->id == n->id;
-    if (!yk_server_counts(s, n) || data == NULL || (p != NULL && !mine)) {
-        if (n->flags & YK_LAST_FLAG)
-            yk_server_drop(s, n);
-        if (mine)
-            p->used = false;
-        return;
-    }
-    struct yk_note floats = *n;
-    if ((n->flags & YK_PACKED_FLAG) && !(received && yk_server_unpack(s, p, &floats)))
-        return;
-    if (s->rule->held) {
-        if (mine)
-            hold(s, p, &floats, data, received);
-    } else {
-        if (mine)
-            p->used = !(n->flags & YK_LAST_FLAG);
-        apply_now(s, &floats, data);
-    }
-}
+/* --- arrivals --- */
 
-static void arrive_pull(struct yk_server *s, unsigned w)
-{
-    s->has[w] = UINT64_MAX;
-    if (s->clock == NULL) {
-        reply_to(s, w);
-    } else if (s->clock->member[w].alive && !s->clock->member[w].waiting) {
-        s->clock->member[w].waiting = true;
-        s->clock->waiting++;
-        yk_server_go_on(s);
-    }
-}
-
-/* Does the note come from whom it may come from, about somebody who exists? */
+/* Does the note come from an endpoint that may send it, about a worker that exists? */
 static bool is_sound(const struct yk_server *s, const struct yk_note *n)
 {
     int workers = s->comm->workers, w = n->from - s->comm->owners;
-    if (n->kind == YK_PUSH || n->kind == YK_PULL || n->kind == YK_ACCOUNT)
+    switch ((enum yk_kind)n->kind) {
+    case YK_JOIN:
+    case YK_PUSH:
+    case YK_ASK:
+    case YK_ACCOUNT:
         return w >= 0 && w < workers;
-    if (n->kind == YK_FENCE || n->kind == YK_REPLACE || n->kind == YK_HAVE)
-        return n->first < (uint32_t)workers;
-    return true;
+    case YK_FENCE:
+    case YK_REPLACE:
+    case YK_HAVE:
+    case YK_COUNT:
+        return n->member.worker < (uint32_t)workers;
+    default:
+        return true;
+    }
 }
 
 static void *place(void *arg, const struct yk_note *n)
@@ -414,79 +474,71 @@ static void *place(void *arg, const struct yk_note *n)
     struct yk_server *s = arg;
     if (!is_sound(s, n))
         return NULL;
-    if (s->rule->sparse && (n->kind == YK_PUSH || n->kind == YK_PULL))
-        return yk_server_place_keys(s, n);
-    if (s->rule->sparse && n->kind != YK_ACCOUNT && n->kind != YK_SET && n->kind != YK_END)
-        return yk_server_place_hold(s, n);
-    if (n->kind == YK_PUSH)
-        return place_push(s, n);
-    if (n->kind == YK_STATE && n->first <= s->owner.optimizer->slots && n->lo <= s->count &&
-        n->bytes <= (s->count - n->lo) * sizeof(float))
-        return yk_server_state(s, n->first) + n->lo;
-    if (n->kind == YK_GATHER && n->bytes == s->rule->workers * sizeof *s->counted)
-        return s->counted;
-    if (n->kind == YK_SET && n->bytes <= s->rule->need * sizeof *s->set)
-        return s->set;
-    if (n->kind == YK_ACCOUNT && n->bytes <= sizeof s->account_buffer)
-        return s->account_buffer;
-    if (n->kind == YK_END && n->bytes <= sizeof s->why && s->failed == YK_OK)
-        return s->why;
-    return NULL;
+    switch ((enum yk_kind)n->kind) {
+    case YK_PUSH:
+    case YK_ASK:
+        return s->exchange->place_push(s, n);
+    case YK_SET:
+        return n->bytes <= s->rule->need * sizeof *s->set ? s->set : NULL;
+    case YK_ACCOUNT:
+        return n->bytes <= sizeof s->account_buffer ? s->account_buffer : NULL;
+    case YK_END:
+        return n->bytes <= sizeof s->why && s->failed == YK_OK ? s->why : NULL;
+    default:
+        return yk_state_place(s, n);
+    }
+}
+
+static void arrive_join(struct yk_server *s, unsigned w)
+{
+    const struct yk_member *m = s->clock != NULL ? &s->clock->member[w] : NULL;
+    s->exchange->welcome(s, w);
+    if (m == NULL || (m->alive && !m->waiting))
+        answer(s, w);
+}
+
+static void arrive_end(struct yk_server *s, const struct yk_note *n, const void *data)
+{
+    char why[sizeof s->why];
+    if (s->clock == NULL) {
+        s->failed = YK_LOST;
+        yk_server_enter(s, YK_SERVER_CLOSED);
+        return;
+    }
+    snprintf(why, sizeof why, "%.*s", (int)n->bytes, data != NULL ? (const char *)data : "");
+    yk_server_fail(s, n->member.code != 0 ? (yk_code)n->member.code : YK_FAILED, why);
 }
 
 static void arrive(void *arg, const struct yk_note *n, const void *data)
 {
     struct yk_server *s = arg;
-    struct yk_note answer = {.kind = YK_COUNT, .first = n->first};
     if (!is_sound(s, n))
         return;
     switch ((enum yk_kind)n->kind) {
+    case YK_JOIN:
+        arrive_join(s, yk_server_worker(s, n->from));
+        break;
     case YK_PUSH:
-        if (s->rule->sparse)
-            yk_server_arrive_keys(s, n, data);
-        else
-            arrive_push(s, n, data);
-        yk_server_answer(s);
-        break;
-    case YK_PULL:
-        if (s->rule->sparse)
-            yk_server_arrive_keys(s, n, data);
-        if (n->lo == 0)
-            arrive_pull(s, yk_server_worker(s, n->from));
-        break;
-    case YK_STATE:
-        if (s->rule->sparse && n->bytes > 0 && data == NULL)
-            yk_server_broken(s, "a piece of the state is not of its range");
-        yk_server_take_state(s, n);
-        break;
-    case YK_GATHER:
-        s->gather_at = n->step;
-        yk_server_answer(s);
+    case YK_ASK:
+        s->exchange->arrive(s, n, data);
+        yk_state_moved(s);
         break;
     case YK_SET:
         if (data != NULL)
-            yk_server_close_set(s, data, (unsigned)(n->bytes / sizeof *s->set));
-        yk_server_answer(s);
+            close_set(s, data, (unsigned)(n->bytes / sizeof *s->set));
+        yk_state_moved(s);
         break;
     case YK_HAVE:
         if (n->step == s->owner.step) {
-            yk_pushes_have(&s->table, n->first, n->id, 1);
+            yk_pending_have(&s->table, n->member.worker, n->member.id, 1);
             yk_server_try_set(s);
         }
         break;
     case YK_FENCE:
-        yk_pushes_abandon(&s->table, n->first);
-        if (!s->rule->pooled) /* a new incarnation of everybody says the rest */
-            break;
-        s->least[n->first] = n->incarnation;
-        s->owed[n->first] = false;
-        yk_pushes_lose(&s->table, n->first);
-        answer.id = s->applied[n->first];
-        yk_server_send(s, 0, &answer, NULL, 0);
-        yk_server_answer(s);
+        yk_server_fenced(s, n);
         break;
     case YK_COUNT:
-        yk_server_take_count(s, n);
+        yk_server_counted(s, n);
         break;
     case YK_ACCOUNT:
         s->accounts++;
@@ -495,47 +547,40 @@ static void arrive(void *arg, const struct yk_note *n, const void *data)
         break;
     case YK_REPLACE:
         s->replace.called = true;
-        s->replace.worker = n->first;
+        s->replace.worker = n->member.worker;
         if (s->rule->pooled) /* the new one may push before this process is back from the meeting */
-            s->least[n->first] = n->incarnation;
+            s->least[n->member.worker] = n->incarnation;
         break;
     case YK_CLOSE:
-        s->closed = true;
-        s->clean = (n->flags & YK_LAST_FLAG) != 0;
+        yk_server_enter(s, YK_SERVER_CLOSED);
+        s->clean = (n->flags & YK_CLEAN_FLAG) != 0;
         break;
     case YK_END:
-        if (s->clock != NULL) {
-            char why[sizeof s->why];
-            snprintf(why, sizeof why, "%.*s", (int)n->bytes,
-                     data != NULL ? (const char *)data : "");
-            yk_server_fail(s, n->first != 0 ? (yk_code)n->first : YK_FAILED,
-                           why); /* a worker says how it failed */
-            break;
-        }
-        s->failed = YK_LOST;
-        s->closed = true;
+        arrive_end(s, n, data);
         break;
+    case YK_STATE:
     case YK_STILL:
     case YK_READ:
     case YK_KEEP:
     case YK_FETCH:
     case YK_ANSWER:
-        yk_server_arrive_hold(s, n, data);
+        yk_state_arrive(s, n, data);
         break;
-    case YK_REPLY:
+    case YK_REPLY: /* those below are a worker's */
+    case YK_PIECE:
+    case YK_VALUES:
     case YK_AGAIN:
     case YK_FENCED:
-    case YK_PIECE:
-    case YK_VALUES: /* a worker's */
         break;
     }
 }
 
-/* A worker's sums stay as they are until their step is complete; of parts it may do another one before. */
+/* A worker's sums stay as they are until their batch is complete; with parts it may do another one
+ * before. */
 static bool near(void *arg, const struct yk_note *n)
 {
     const struct yk_server *s = arg;
-    return n->kind == YK_PUSH && yk_rule_buckets(s->rule);
+    return n->kind == YK_PUSH && s->exchange->reads_in_place;
 }
 
 const struct yk_handler yk_server_handler = {
@@ -543,17 +588,53 @@ const struct yk_handler yk_server_handler = {
 
 /* --- from outside --- */
 
+void yk_server_stop(struct yk_server *s)
+{
+    s->clock->stopping = true;
+    s->paused = false;
+    yk_server_go_on(s);
+}
+
+void yk_server_halt(struct yk_server *s)
+{
+    yk_server_enter(s, YK_SERVER_HALTED);
+}
+
+void yk_server_close(struct yk_server *s, bool clean)
+{
+    struct yk_note n = {.kind = YK_CLOSE, .flags = clean ? YK_CLEAN_FLAG : 0};
+    for (int i = 1; i < s->comm->owners + s->comm->workers; i++)
+        yk_server_send(s, i, &n, NULL, 0);
+}
+
+static bool make_tables(struct yk_server *s, unsigned pushes)
+{
+    unsigned workers = s->rule->workers;
+    s->part = calloc(pushes, sizeof *s->part);
+    s->block = calloc(pushes, sizeof *s->block);
+    s->least = calloc(workers, sizeof *s->least);
+    s->owed = calloc(workers, sizeof *s->owed);
+    s->applied = calloc(workers, sizeof *s->applied);
+    s->begun = calloc(workers, sizeof *s->begun);
+    s->still.counted = calloc(workers, sizeof *s->still.counted);
+    s->replace.wanted = calloc(workers, sizeof *s->replace.wanted);
+    s->set = calloc(s->rule->need + 1, sizeof *s->set);
+    return s->part != NULL && s->block != NULL && s->least != NULL && s->owed != NULL &&
+           s->applied != NULL && s->begun != NULL && s->still.counted != NULL &&
+           s->replace.wanted != NULL && s->set != NULL;
+}
+
 yk_code yk_server_init(struct yk_server *s, struct yk_comm *comm, const struct yk_rule *rule,
                        unsigned index, const struct yk_recipe *recipe, float *weights,
                        float *const *slot, size_t count, struct yk_clock *clock,
                        const struct yk_watcher *watcher, struct yk_error *e)
 {
-    unsigned workers = rule->workers, each = 1, shards = rule->pooled ? 1 : rule->shards;
-    *s = (struct yk_server){.comm = comm,
+    *s = (struct yk_server){.exchange = yk_exchange_of(rule, comm),
+                            .comm = comm,
                             .rule = rule,
                             .index = index,
                             .clock = clock,
-                            .gather_at = UINT64_MAX,
+                            .elsewhere = !comm->shared && comm->owners > 1,
                             .count = count};
     if (watcher != NULL)
         s->watcher = *watcher;
@@ -561,53 +642,36 @@ yk_code yk_server_init(struct yk_server *s, struct yk_comm *comm, const struct y
            hi = yk_owner_at(index + 1, rule->owners, count);
     yk_owner_init(&s->owner, recipe, weights, slot, lo, hi);
     s->owner.origin = rule->sparse ? lo : 0;
-    s->ready = clock == NULL &&
-               comm->shared; /* others wait for their seed, owner 0 for its word to begin */
-    while (each < 26 &&
-           each < shards) /* subtrees of one worker's span: two a level of the tree at most */
-        each++;
-    unsigned pushes = workers * each + rule->need + 1;
-    yk_code rc = yk_pushes_init(&s->table, pushes, s->owner.lo, s->owner.hi, e);
-    if (rc == YK_OK && rule->sparse)
-        rc = yk_server_init_keys(s, pushes, e);
-    if (rc == YK_OK && rule->codec.kind != YK_CODEC_NONE)
-        rc = yk_server_init_pack(s, e);
-    if (rc == YK_OK && yk_rule_buckets(rule))
-        rc = yk_server_init_buckets(s, e);
-    if (rc != YK_OK) {
+    /* In other processes owners wait for their seed; owner 0 waits for its word to begin. */
+    s->state = clock == NULL && comm->shared ? YK_SERVER_RUNS : YK_SERVER_EMPTY;
+    /* Subtrees of one worker's span: two a level of the tree at most. */
+    unsigned each = rule->pooled ? 1 : rule->shards < 26 ? rule->shards : 26;
+    unsigned pushes = rule->workers * (each > 0 ? each : 1) + rule->need + 1;
+    yk_code rc = yk_pending_init(&s->table, pushes, lo, hi, e);
+    if (rc == YK_OK && !make_tables(s, pushes))
+        rc = yk_fail_memory(e, pushes * sizeof *s->block);
+    if (rc == YK_OK)
+        rc = s->exchange->open_owner(s, pushes, e);
+    if (rc != YK_OK)
         yk_server_release(s);
-        return rc;
-    }
-    s->block = calloc(pushes, sizeof *s->block);
-    s->least = calloc(workers, sizeof *s->least);
-    s->owed = calloc(workers, sizeof *s->owed);
-    s->applied = calloc(workers, sizeof *s->applied);
-    s->has = malloc(workers * sizeof *s->has);
-    s->counted = calloc(workers, sizeof *s->counted);
-    s->replace.wanted = calloc(workers, sizeof *s->replace.wanted);
-    s->set = calloc(rule->need + 1, sizeof *s->set);
-    if (s->block == NULL || s->least == NULL || s->owed == NULL || s->applied == NULL ||
-        s->has == NULL || s->counted == NULL || s->replace.wanted == NULL || s->set == NULL) {
-        yk_server_release(s);
-        return yk_fail_memory(e, pushes * sizeof *s->block);
-    }
-    memset(s->has, 0xff, workers * sizeof *s->has);
-    return YK_OK;
+    return rc;
 }
 
 void yk_server_release(struct yk_server *s)
 {
-    yk_pushes_release(&s->table);
-    yk_server_release_keys(s);
-    yk_server_release_hold(s);
-    yk_server_release_pack(s);
-    yk_server_release_buckets(s);
+    if (s->exchange != NULL)
+        s->exchange->close_owner(s);
+    yk_pending_release(&s->table);
+    yk_state_release(s);
+    yk_boxes_release(&s->in);
+    yk_boxes_release(&s->out);
+    free(s->part);
     free(s->block);
     free(s->least);
     free(s->owed);
     free(s->applied);
-    free(s->has);
-    free(s->counted);
+    free(s->begun);
+    free(s->still.counted);
     free(s->replace.wanted);
     free(s->set);
     *s = (struct yk_server){0};

@@ -1,7 +1,7 @@
 /* shard.c - see shard.h. Pure functions; any thread. */
 #include "strategy/shard.h"
 
-#include "optim/optim.h"
+#include "base/wide.h"
 
 uint32_t yk_subtree_end(uint32_t first, uint32_t last, uint32_t v)
 {
@@ -25,14 +25,14 @@ YK_WIDE static void sum_of(float *restrict to, const float *restrict a, const fl
         to[i] = a[i] + b[i];
 }
 
-struct walk { /* what stays the same while one chunk is added */
+struct walk { /* one chunk that is being added */
     const struct yk_block *block;
     uint32_t v;
     size_t lo, hi;
 };
 
-/* The sum of the node of `size` shards at `first`, whose blocks begin at *k: a block's own memory, or row[0]. The left half may end in
- * row[0] too, the right one in row[1]. */
+/* The sum of the node of `size` shards at `first`, whose blocks begin at *k: a block's own
+ * memory, or row[0]. The left half may end in row[0] too, the right one in row[1]. */
 static const float *node(const struct walk *w, uint32_t *k, uint32_t first, uint32_t size,
                          float (*row)[YK_SUM_CHUNK])
 {

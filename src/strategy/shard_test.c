@@ -1,5 +1,6 @@
-/* shard_test.c - shards tile any batch, spans tile the shards, a span falls into the largest subtrees it holds, and however the tree is cut
- * the sum has the bits of the whole tree added by one. */
+/* shard_test.c - shards tile any batch, spans tile the shards, a span falls into the largest
+ * subtrees it holds, and however the tree is cut the sum has the bits of the whole tree added by
+ * one. */
 #include "strategy/shard.h"
 
 #include "base/rng.h"
@@ -15,7 +16,8 @@
 
 enum { MOST = 4096, N = 7 };
 
-/* Shards of a batch: neighbours, all of it, and no two differ by more than one example; those of a tiny batch may be empty. */
+/* Shards of a batch: neighbours, all of it, and no two differ by more than one example; those of
+ * a tiny batch may be empty. */
 static void test_shards_tile(void **state)
 {
     (void)state;
@@ -54,7 +56,8 @@ static bool is_node(uint32_t first, uint32_t end, uint32_t size, uint32_t v)
     return first % size == 0 && end == (first + size < v ? first + size : v);
 }
 
-/* Cut a span; every piece is a node of the tree, and no larger node that begins there fits. Returns how many pieces there are. */
+/* Cut a span; every piece is a node of the tree, and no larger node that begins there fits.
+ * Returns how many pieces there are. */
 static unsigned cut(uint32_t first, uint32_t last, uint32_t v)
 {
     unsigned pieces = 0;
@@ -145,7 +148,8 @@ static void tree_close(struct tree *t)
     free(t->block);
 }
 
-/* The next block: the node of `size` shards at `first`. Some are stored from float 2 on, as an owner's range is. */
+/* The next block: the node of `size` shards at `first`. Some are stored from float 2 on, as an
+ * owner's range is. */
 static void add_block(struct tree *t, uint32_t first, uint32_t size)
 {
     size_t origin = t->n % 3 == 0 ? 2 : 0;

@@ -4,7 +4,9 @@
 #include "base/json.h"
 #include "base/team.h"
 #include "train/config.h"
+#include "train/plan.h"
 #include "train/report.h"
+#include "train/save.h"
 #include "train/session.h"
 #include "train/trained.h"
 
@@ -73,11 +75,11 @@ yoke_run *yoke_open(const yoke_config *config, const char *model, yoke_error *er
     yk_code rc = yk_session_open(&run->session, &config->opts, model, &e);
     give(rc, &e, error);
     if (rc == YK_OK && config->restarts > 0) {
-        run->session->restarts = config->restarts;
+        run->session->incidents.restarts = config->restarts;
         if (run->session->job.mpi.rank == 0)
-            yk_session_event(run->session, YK_INFO,
-                             "restart %u, from step %llu: the start before lost a process it needs",
-                             config->restarts, (unsigned long long)run->session->now.step);
+            yk_incident(run->session, YK_INFO,
+                        "restart %u, from step %llu: the start before lost a process it needs",
+                        config->restarts, (unsigned long long)run->session->now.step);
     }
     if (rc != YK_OK) {
         free(run);
@@ -90,8 +92,8 @@ enum yoke_code yoke_train(yoke_run *run, yoke_error *error)
 {
     struct yk_session *s = run->session;
     struct yk_error e = {0};
-    if (s->o.dry_run || s->already_done) {
-        if (s->already_done && s->job.mpi.rank == 0)
+    if (s->o.dry_run || s->resume.start == YK_START_DONE) {
+        if (s->resume.start == YK_START_DONE && s->job.mpi.rank == 0)
             yk_log_line(s->log, YK_INFO, "'%s' is complete: nothing left to do", s->run.dir);
         return give(YK_OK, &e, error);
     }
@@ -114,8 +116,7 @@ enum yoke_code yoke_train(yoke_run *run, yoke_error *error)
     }
     if (rc == YK_FAILED && e.hint[0] == '\0' && s->now.step > 0)
         yk_hint(&e, "when that is cured: yoke train --resume %.200s", s->run.dir);
-    if (rc == YK_LOST &&
-        e.hint[0] == '\0') /* a rank that is not the first knows only what it was told */
+    if (rc == YK_LOST && e.hint[0] == '\0') /* only rank 0 knows the folder for sure */
         yk_hint(&e, "'yoke train --resume %.200s' goes on from the last checkpoint",
                 s->run.dir[0] != '\0' ? s->run.dir
                 : s->o.resume != NULL ? s->o.resume
@@ -139,7 +140,7 @@ char *yoke_summary(const yoke_run *run)
     const struct yk_session *s = run->session;
     if (s->job.mpi.rank != 0)
         return NULL;
-    json_t *summary = s->o.dry_run ? yk_session_plan_json(s) : yk_session_summary(s);
+    json_t *summary = s->o.dry_run ? yk_plan_json(s) : yk_session_summary(s);
     char *text = json_dumps(summary, JSON_INDENT(2) | JSON_REAL_PRECISION(10));
     json_decref(summary);
     return text;
@@ -151,7 +152,7 @@ char *yoke_report(const yoke_run *run)
     if (run->session->job.mpi.rank != 0)
         return NULL;
     if (run->session->o.dry_run)
-        yk_session_plan(run->session, &text);
+        yk_plan_text(run->session, &text);
     else
         yk_report(run->session, &text);
     if (text.failed)
@@ -181,13 +182,12 @@ long long yoke_step(const yoke_run *run)
 
 long long yoke_saved(const yoke_run *run)
 {
-    return atomic_load(&run->session->saved_step);
+    return yk_saver_step(run->session);
 }
 
 void yoke_on_saved(yoke_run *run, void (*saved)(void *arg, long long step), void *arg)
 {
-    run->session->saved = saved;
-    run->session->saved_arg = arg;
+    yk_saver_notify(run->session, saved, arg);
 }
 
 int yoke_close(yoke_run *run)
@@ -233,9 +233,8 @@ enum yoke_code yoke_predict(yoke_model *model, const unsigned char *pixels, size
         return give(yk_fail(&e, YK_USAGE, "%zu examples are too many for one call", n), &e, error);
     set.rows = (uint32_t)n;
     set.scale = 1.0f / 255;
-    set.labels = calloc(n + 1, sizeof *set.labels); /* unknown; their loss is not asked for */
-    set.pixels =
-        malloc(n * set.features + YK_ROW_SLACK); /* a copy: a model may want them in another form */
+    set.labels = calloc(n + 1, sizeof *set.labels);       /* unknown; their loss is not asked for */
+    set.pixels = malloc(n * set.features + YK_ROW_SLACK); /* a copy: the model may repack it */
     if (set.labels == NULL || set.pixels == NULL) {
         yk_dataset_release(&set);
         return give(yk_fail_memory(&e, n * set.features), &e, error);

@@ -1,8 +1,10 @@
-/* api_test.c - the library as an embedding program sees it, through yoke.h alone: on the real MNIST where the figures are known
- * (skipped if it is not in the cache), on tiny data where any will do. */
+/* api_test.c - the library as an embedding program sees it, through yoke.h alone: on the real
+ * MNIST where the figures are known (skipped if it is not in the cache), on tiny data where any
+ * will do. */
 #include "yoke.h"
 
 #include "tests/mnist.h"
+#include "tests/skip.h"
 #include "tests/tiny.h"
 
 #include <dirent.h>
@@ -21,7 +23,7 @@ static void need_mnist(void)
 {
     char folder[YK_PATH_MAX];
     if (!mnist_folder(folder))
-        skip();
+        skip_because("MNIST is not in the cache");
 }
 
 static void set(void *arg, const char *name, const char *value)
@@ -77,8 +79,8 @@ static void hash_of(const char *options, char hash[17])
     json_decref(j);
 }
 
-/* The figures of the task: about 7,100 steps and 90.6 %; anything else means a mistake. The model that was kept is the one that was
- * tested, though training had gone on meanwhile. */
+/* The figures of the task: about 7,100 steps and 90.6 %; anything else means a mistake. The
+ * model that was kept is the one that was tested, though training had gone on meanwhile. */
 static void test_target(void **state)
 {
     (void)state;
@@ -193,7 +195,7 @@ static void test_inline_evaluation(void **state)
     cpu_set_t all, one;
     assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
     if (CPU_COUNT(&all) < 2)
-        skip();
+        skip_because("there is only one processor");
     CPU_ZERO(&one);
     for (int i = 0; CPU_COUNT(&one) == 0; i++)
         if (CPU_ISSET(i, &all))
@@ -230,7 +232,8 @@ static void *stop_it(void *arg)
     return NULL;
 }
 
-/* Stopped anywhere and resumed, a run ends with the bits of one that was left alone: for every optimizer. */
+/* Stopped anywhere and resumed, a run ends with the bits of one that was left alone: for every
+ * optimizer. */
 static void test_stop_and_resume(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* config.h - what stands behind a yoke_config: the option values and who set them. The program fills one from the command line and
- * configuration files, an embedding program by yoke_config_set. */
+/* config.h - what stands behind a yoke_config: the values of the options and their origin. The
+ * program fills it from the command line and configuration files, an embedding program by
+ * yoke_config_set. */
 #ifndef YK_TRAIN_CONFIG_H
 #define YK_TRAIN_CONFIG_H
 
@@ -8,7 +9,7 @@
 struct yoke_config {
     struct yk_opts opts;
     struct yk_options o;
-    unsigned restarts; /* how often this job was started again, after a loss; its parent knows */
+    unsigned restarts; /* earlier starts of this job that ended by a loss */
 };
 
 #endif

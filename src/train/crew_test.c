@@ -1,12 +1,12 @@
-/* crew_test.c - whole runs with several workers in threads: the same bits where they are promised, every example once an epoch where they are
- * not, through stops, checkpoints and changes of crew. */
+/* crew_test.c - whole runs with several workers in threads: the same bits where they are
+ * promised, every example once an epoch where they are not, through stops, checkpoints and
+ * changes of crew. */
 #include "tests/tiny.h"
 
 #include <dirent.h>
-#include <pthread.h>
 
 static const char *const BITS =
-    "global-batch=100 shards=12 threads=1 schedule=warmup:10,cosine:50"; /* 11 steps an epoch, the last of 3 */
+    "global-batch=100 shards=12 threads=1 schedule=warmup:10,cosine:50"; /* 11 steps an epoch */
 
 static void options_of(char out[256], const char *fmt, ...)
 {
@@ -17,8 +17,8 @@ static void options_of(char out[256], const char *fmt, ...)
     assert_in_range(n, 1, 255);
 }
 
-/* local, sync and allreduce, 1 to 4 workers, 1 to 3 servers, every optimizer: one hash. The last batch of an epoch has fewer examples than
- * there are shards. */
+/* local, sync and allreduce, 1 to 4 workers, 1 to 3 servers, every optimizer: one hash. The last
+ * batch of an epoch has fewer examples than there are shards. */
 static void test_same_bits(void **state)
 {
     (void)state;
@@ -53,8 +53,9 @@ static void nothing(struct yk_sink *s, size_t lo, size_t hi)
     (void)s, (void)lo, (void)hi;
 }
 
-/* The same training by hand: shard i of a batch of b is [i b/12, (i+1) b/12), the batch of 3 at the end of an epoch too; the twelve sums are
- * added over the tree, divided by b once, and applied. */
+/* The same training by hand: shard i of a batch of b is [i b/12, (i+1) b/12), the batch of 3 at
+ * the end of an epoch too; the twelve sums are added over the tree, divided by b once, and
+ * applied. */
 static void test_by_hand(void **state)
 {
     (void)state;
@@ -66,7 +67,7 @@ static void test_by_hand(void **state)
     struct yk_sink sink[V];
     struct yk_params params;
     struct yk_model *model;
-    assert_int_equal(s->ops->open(&model, &s->train, NULL), YK_OK);
+    assert_int_equal(s->ops->open(&model, &s->input.train, NULL), YK_OK);
     assert_int_equal(s->ops->layout(model, &params, 3, NULL), YK_OK);
     assert_true(params.count <= YK_SUM_CHUNK);
     for (uint32_t i = 0; i < V; i++) {
@@ -80,17 +81,17 @@ static void test_by_hand(void **state)
         for (uint32_t i = 0; i < V; i++) {
             struct yk_batch batch;
             uint32_t from = i * b / V, to = (i + 1) * b / V;
-            yk_source_at(&s->source, at + from, to - from, UINT64_MAX, &batch);
+            yk_source_at(&s->input.source, at + from, to - from, UINT64_MAX, &batch);
             memset(sink[i].grad, 0, params.count * sizeof(float));
             if (batch.n > 0)
-                s->ops->step(s->crew.hand[0].work, &params, &batch, &sink[i]);
+                s->ops->step(s->crew.local[0].work, &params, &batch, &sink[i]);
         }
         const float *sum = yk_tree_sum(block, V, 0, params.count, row);
         float rate = 0.5f * (1.0f / (float)b);
         for (size_t i = 0; i < params.count; i++)
             params.flat[i] -= rate * sum[i];
     }
-    assert_memory_equal(params.flat, s->params.flat, params.count * sizeof(float));
+    assert_memory_equal(params.flat, s->state.params.flat, params.count * sizeof(float));
     for (uint32_t i = 0; i < V; i++)
         yk_floats_free(sink[i].grad);
     yk_params_release(&params);
@@ -98,7 +99,8 @@ static void test_by_hand(void **state)
     yk_session_close(s);
 }
 
-/* Left alone, --shards is the number of workers, and --batch is one worker's: three times 20 is the global 60 of three shards. */
+/* Left alone, --shards is the number of workers, and --batch is one worker's: three times 20 is
+ * the global 60 of three shards. */
 static void test_defaults(void **state)
 {
     (void)state;
@@ -172,8 +174,8 @@ static const struct crew {
 };
 enum { CREWS = sizeof POOLED / sizeof POOLED[0] };
 
-/* Parts of 100 (eleven an epoch), whoever does them: steps and examples are exact, at the end of an epoch and inside one, and the accounts of
- * the workers add up to them. */
+/* Parts of 100 (eleven an epoch), whoever does them: steps and examples are exact, at the end of
+ * an epoch and inside one, and the accounts of the workers add up to them. */
 static void test_counts(void **state)
 {
     (void)state;
@@ -294,22 +296,24 @@ static unsigned checkpoints(const char *run, uint64_t *step, unsigned max)
     return n;
 }
 
-/* The run went on from step `step`, in the middle of an epoch: the parts that it lists are what its position is ahead of its examples. */
+/* The run went on from step `step`, in the middle of an epoch: the parts that it lists are what
+ * its position is ahead of its examples. */
 static void check_pool(const struct yk_session *s)
 {
     uint64_t missing = 0;
-    for (unsigned i = 0; i < s->restored; i++) {
-        uint64_t id = s->restored_pool[i], in_epoch = id % TINY_TRAIN;
+    for (unsigned i = 0; i < s->resume.pooled; i++) {
+        uint64_t id = s->resume.pool[i], in_epoch = id % TINY_TRAIN;
         assert_true(id < s->now.position && in_epoch % 10 == 0 &&
                     id / TINY_TRAIN + 1 >= (s->now.position - 1) / TINY_TRAIN);
         for (unsigned k = 0; k < i; k++)
-            assert_int_not_equal(s->restored_pool[k], id);
+            assert_int_not_equal(s->resume.pool[k], id);
         missing += in_epoch == 1000 ? 3 : 10;
     }
     assert_int_equal(s->now.position - missing, s->now.examples);
 }
 
-/* Killed after a checkpoint in the middle of an asynchronous epoch: the next start trains on exactly what is missing, by whatever crew. */
+/* Killed after a checkpoint in the middle of an asynchronous epoch: the next start trains on
+ * exactly what is missing, by whatever crew. */
 static void test_pool(void **state)
 {
     (void)state;
@@ -343,7 +347,7 @@ static void test_pool(void **state)
             yk_code rc = tiny_open(&s, options, &e);
             if (rc ==
                 YK_OK) { /* everything had come in at that moment, or it was the end of an epoch */
-                assert_int_equal(s->restored, 0);
+                assert_int_equal(s->resume.pooled, 0);
                 yk_session_close(s);
                 continue;
             }
@@ -369,29 +373,8 @@ static void test_pool(void **state)
     assert_true(with_parts > 4);
 }
 
-struct stopper {
-    struct yk_session *session;
-    uint64_t step; /* stop it after this one, whatever the machine is doing */
-};
-
-static void *stop_soon(void *arg)
-{
-    const struct stopper *stopper = arg;
-    struct yk_session *s = stopper->session;
-    struct yk_comm *c = s->crew.comm;
-    for (int tries = 0; tries < 20000; tries++) {
-        c->ops->lock(c, 0); /* who holds it owns the session */
-        bool enough = s->now.step >= stopper->step;
-        c->ops->unlock(c, 0);
-        if (enough)
-            break;
-        usleep(1000);
-    }
-    s->stop_signal = 1;
-    return NULL;
-}
-
-/* Stopped by hand, again and again: together the starts make the epochs that were asked for, not an example more or less. */
+/* Stopped by hand, again and again: together the starts make the epochs that were asked for, not
+ * an example more or less. */
 static void test_stopped(void **state)
 {
     (void)state;
@@ -409,9 +392,9 @@ static void test_stopped(void **state)
                 fail_msg("%s: %s", options, e.text);
             assert_int_equal(s->now.examples, examples);
             check_pool(s);
-            struct stopper stopper = {s, s->now.step + 40};
+            struct tiny_stop stop = {s, s->now.step + 40};
             if (starts < 2) /* the third one is let be */
-                assert_int_equal(pthread_create(&thread, NULL, stop_soon, &stopper), 0);
+                assert_int_equal(pthread_create(&thread, NULL, tiny_stop_at, &stop), 0);
             assert_int_equal(yk_session_train(s, &e), YK_OK);
             if (starts < 2)
                 pthread_join(thread, NULL);
@@ -426,7 +409,8 @@ static void test_stopped(void **state)
     }
 }
 
-/* A run may go on in another mode at the end of an epoch, with steps of another size: --epochs means epochs. */
+/* A run may go on in another mode at the end of an epoch, with steps of another size: --epochs
+ * means epochs. */
 static void test_other_mode(void **state)
 {
     (void)state;
@@ -452,7 +436,8 @@ static void test_other_mode(void **state)
     }
 }
 
-/* A target ends an asynchronous run, too, with the snapshot that reached it, and the parts that it had not seen are not lost. */
+/* A target ends an asynchronous run, too, with the snapshot that reached it, and the parts that
+ * it had not seen are not lost. */
 static void test_target(void **state)
 {
     (void)state;
@@ -469,17 +454,22 @@ static void test_target(void **state)
         assert_true(s->curve.test_loss <= 1 && s->curve.tested_step == s->now.step &&
                     s->now.step < 5000);
         struct yk_score score = {0};
-        assert_int_equal(yk_evaluate(s->ops, s->eval_work, &s->params, NULL, &s->test, s->eval_rows,
+        struct yk_work *work;
+        uint32_t *rows = tiny_test_rows(s);
+        assert_int_equal(s->ops->work_open(&work, s->model, 1, s->o.isa, &e), YK_OK);
+        assert_int_equal(yk_evaluate(s->ops, work, &s->state.params, NULL, &s->input.test, rows,
                                      100, &score, NULL, &e),
                          YK_OK);
+        s->ops->work_close(work);
+        free(rows);
         assert_true(fabs(score.loss / TINY_TEST - s->curve.test_loss) <
                     1e-12); /* these parameters, not later ones */
-        yk_params_hash(&s->params, hash);
+        yk_params_hash(&s->state.params, hash);
         uint64_t step = s->now.step, examples = s->now.examples;
         yk_session_close(s);
         options_of(options, "resume=run%zu steps=6000 target-loss=0.0001", i);
         assert_int_equal(tiny_open(&s, options, &e), YK_OK);
-        yk_params_hash(&s->params, again);
+        yk_params_hash(&s->state.params, again);
         assert_string_equal(hash, again);
         assert_true(s->now.step == step && s->now.examples == examples);
         if (s->crew.rule.pooled)
@@ -507,11 +497,11 @@ static void test_refuses(void **state)
         {"mode=sync workers=3 backup=3", "--backup 3 leaves none of 3 workers",
          "workers - backups"},
         {"mode=sync workers=3 backup=1 shards=3",
-         "--shards fixes every sum, --backup leaves it open", ""},
+         "--shards fixes the order of every sum and --backup", ""},
         {"workers=13 shards=12", "13 workers are more than --shards 12",
          "each worker needs a shard"},
         {"batch=10 global-batch=20", "--batch and --global-batch exclude each other",
-         "a worker's part"},
+         "for each worker"},
         {"workers=3 backup=1 global-batch=31", "--global-batch 31 is no multiple of the 2 pushes",
          ""},
         {"workers=4 batch=1000000", "a global batch of 4000000 examples is more than 1000000", ""},

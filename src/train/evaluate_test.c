@@ -1,6 +1,8 @@
-/* evaluate_test.c - a set scored in batches is the set scored row by row; a target ends a run with the snapshot that reached it; and
- * whether a core is free for evaluation changes the time, never the result. */
+/* evaluate_test.c - a set scored in batches is the set scored row by row; a target ends a run
+ * with the snapshot that reached it; and whether a core is free for evaluation changes the time,
+ * never the result. */
 #include "tests/packed.h"
+#include "tests/skip.h"
 #include "tests/tiny.h"
 
 #include "base/clock.h"
@@ -71,7 +73,8 @@ static void test_whole_set(void **state)
     ops->close(model);
 }
 
-/* The run ends with the parameters, the step and the cursor of the check that reached the target, and says when it was crossed. */
+/* The run ends with the parameters, the step and the cursor of the check that reached the
+ * target, and says when it was crossed. */
 static void check_target(const char *options, const char *key, double target, bool below,
                          enum yk_stop why)
 {
@@ -97,7 +100,7 @@ static void check_target(const char *options, const char *key, double target, bo
     double crossed = seconds[n - 2] + part * (seconds[n - 1] - seconds[n - 2]);
     assert_true(fabs(s->curve.target_seconds - crossed) < 1e-6 + 1e-6 * crossed);
     assert_true(fabs(s->now.seconds - seconds[n - 1]) < 1e-8);
-    yk_params_hash(&s->params, hash);
+    yk_params_hash(&s->state.params, hash);
     yk_session_close(s);
     snprintf(same, sizeof same, "batch=50 lr=0.2 steps=%d", (int)step[n - 1]);
     tiny_hash(same, fixed); /* the very bits of a run that was told the number of steps */
@@ -115,7 +118,8 @@ static void test_targets(void **state)
                  0.86, false, YK_STOP_TARGET_ACCURACY);
 }
 
-/* Steps done while a check was under way are undone without a trace: parameters, optimizer, counts, and the training loss. */
+/* Steps done while a check was under way are undone without a trace: parameters, optimizer,
+ * counts, and the training loss. */
 static void test_discards(void **state)
 {
     (void)state;
@@ -124,43 +128,44 @@ static void test_discards(void **state)
     assert_int_equal(
         tiny_open(&s, "optimizer=adam batch=50 steps=9 target-loss=1000 eval-every=1000", &e),
         YK_OK);
-    if (!s->overlap) {
+    if (!yk_evaluator_overlaps(s)) {
         yk_session_close(s);
-        skip();
+        skip_because("there is only one processor");
     }
-    size_t bytes = s->params.count * sizeof(float);
+    size_t bytes = s->state.params.count * sizeof(float);
     char hash[17], now[17];
     s->times.started = yk_now();
     s->now = (struct yk_moment){.step = 40, .examples = 2000, .position = 2000};
     s->crew.server[0].owner.step = 40;
-    for (size_t i = 0; i < s->params.count; i++) {
-        s->params.flat[i] = (float)i;
-        s->slot[0][i] = (float)i * 2;
-        s->slot[1][i] = (float)i * 3;
+    for (size_t i = 0; i < s->state.params.count; i++) {
+        s->state.params.flat[i] = (float)i;
+        s->state.slot[0][i] = (float)i * 2;
+        s->state.slot[1][i] = (float)i * 3;
     }
-    yk_params_hash(&s->params, hash);
+    yk_params_hash(&s->state.params, hash);
     assert_int_equal(yk_evaluator_post(s, 0.75, 1, false, &e), YK_OK);
     s->now =
         (struct yk_moment){.step = 47, .examples = 2350, .position = 2350}; /* training goes on */
     s->crew.server[0].owner.step = 47;
     s->curve.train_loss = 0.5;
-    memset(s->params.flat, 0, bytes);
-    memset(s->slot[0], 0, bytes);
-    memset(s->slot[1], 0, bytes);
+    memset(s->state.params.flat, 0, bytes);
+    memset(s->state.slot[0], 0, bytes);
+    memset(s->state.slot[1], 0, bytes);
     assert_int_equal(yk_evaluator_collect(s, true, &e), YK_OK);
     assert_int_equal(s->stop, YK_STOP_TARGET_LOSS);
-    assert_int_equal(s->discarded, 7);
+    assert_int_equal(s->curve.discarded, 7);
     assert_true(s->now.step == 40 && s->crew.server[0].owner.step == 40 && s->now.examples == 2000);
     assert_int_equal(s->now.position, 2000);
     assert_true(s->curve.train_loss == 0.75);
-    yk_params_hash(&s->params, now);
+    yk_params_hash(&s->state.params, now);
     assert_string_equal(hash, now);
-    for (size_t i = 0; i < s->params.count; i++)
-        assert_true(s->slot[0][i] == (float)i * 2 && s->slot[1][i] == (float)i * 3);
+    for (size_t i = 0; i < s->state.params.count; i++)
+        assert_true(s->state.slot[0][i] == (float)i * 2 && s->state.slot[1][i] == (float)i * 3);
     yk_session_close(s);
 }
 
-/* A target that is reached at the very last step counts; one that only the look after the end sees does not. */
+/* A target that is reached at the very last step counts; one that only the look after the end
+ * sees does not. */
 static void test_last_step(void **state)
 {
     (void)state;
@@ -180,7 +185,8 @@ static void test_last_step(void **state)
     yk_session_close(s);
 }
 
-/* On one core evaluation is inline, on more it has a lane of its own: the same checks, the same figures, the same end. */
+/* On one core evaluation is inline, on more it has a lane of its own: the same checks, the same
+ * figures, the same end. */
 static void test_overlap(void **state)
 {
     (void)state;
@@ -191,7 +197,7 @@ static void test_overlap(void **state)
     unsigned n[2];
     assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
     if (CPU_COUNT(&all) < 2)
-        skip();
+        skip_because("there is only one processor");
     CPU_ZERO(&one);
     for (int i = 0; CPU_COUNT(&one) == 0; i++)
         if (CPU_ISSET(i, &all))
@@ -204,10 +210,10 @@ static void test_overlap(void **state)
                  "run=run%d threads=1 batch=50 lr=0.2 eval-every=4 target-loss=0.65 steps=2000",
                  inline_);
         struct yk_session *s = tiny_train(options);
-        assert_int_equal(s->overlap, !inline_);
-        assert_true(!inline_ || s->discarded == 0); /* inline there is no step past a check */
+        assert_int_equal(yk_evaluator_overlaps(s), !inline_);
+        assert_true(!inline_ || s->curve.discarded == 0); /* inline there is no step past a check */
         assert_int_equal(s->stop, YK_STOP_TARGET_LOSS);
-        yk_params_hash(&s->params, hash[inline_]);
+        yk_params_hash(&s->state.params, hash[inline_]);
         n[inline_] = tiny_metrics(s->run.dir, "test/loss", step[inline_], loss[inline_], 256);
         assert_int_equal(s->now.step, step[inline_][n[inline_] - 1]);
         yk_session_close(s);
@@ -219,7 +225,8 @@ static void test_overlap(void **state)
     assert_string_equal(hash[0], hash[1]);
 }
 
-/* The curve for people is thinned evenly, however long the run, and its points are checks that happened. */
+/* The curve for people is thinned evenly, however long the run, and its points are checks that
+ * happened. */
 static void test_curve(void **state)
 {
     (void)state;

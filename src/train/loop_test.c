@@ -1,5 +1,5 @@
-/* loop_test.c - how many steps a run makes, when it looks at what, and why it stops; and that its steps are the ones a plain loop over
- * source, model and strategy would make. */
+/* loop_test.c - how many steps a run makes, when it looks at what, and why it stops; and that
+ * its steps are the ones a plain loop over source, model and strategy would make. */
 #include "tests/tiny.h"
 
 #include "param/checkpoint.h"
@@ -37,7 +37,7 @@ static void test_counts(void **state)
             fail_msg("%s: %d steps, %d examples, %s", RUN[i].options, (int)s->now.step,
                      (int)s->now.examples, yk_stop_name(s->stop));
         assert_int_equal(s->curve.tested_step, RUN[i].steps); /* the end is always looked at */
-        assert_int_equal(s->discarded, 0);
+        assert_int_equal(s->curve.discarded, 0);
         yk_session_close(s);
     }
 }
@@ -60,15 +60,15 @@ static void test_plain_loop(void **state)
     uint64_t step[8], marks = 0;
     double logged[8], loss = 0, examples = 0;
     assert_int_equal(tiny_metrics("a", "train/loss", step, logged, 8), 3);
-    assert_int_equal(yk_source_init(&source, &s->train, 3, 0, NULL), YK_OK);
-    assert_int_equal(s->ops->open(&model, &s->train, NULL), YK_OK);
+    assert_int_equal(yk_source_init(&source, &s->input.train, 3, 0, NULL), YK_OK);
+    assert_int_equal(s->ops->open(&model, &s->input.train, NULL), YK_OK);
     assert_int_equal(s->ops->layout(model, &params, 3, NULL), YK_OK);
     struct yk_sink sink = {.grad = yk_floats(params.count), .ready = nothing};
     for (uint64_t t = 1; t <= 40; t++) {
         uint64_t at = (t - 1) / 11 * TINY_TRAIN +
                       (t - 1) % 11 * 100; /* eleven steps an epoch, the last of 3 */
         yk_source_at(&source, at, t % 11 == 0 ? 3 : 100, UINT64_MAX, &batch);
-        loss += s->ops->step(s->crew.hand[0].work, &params, &batch, &sink);
+        loss += s->ops->step(s->crew.local[0].work, &params, &batch, &sink);
         examples += batch.n;
         float rate = 0.5f * (1.0f / (float)batch.n);
         for (size_t i = 0; i < params.count; i++)
@@ -80,7 +80,7 @@ static void test_plain_loop(void **state)
             loss = examples = 0;
         }
     }
-    assert_memory_equal(params.flat, s->params.flat, params.count * sizeof(float));
+    assert_memory_equal(params.flat, s->state.params.flat, params.count * sizeof(float));
     yk_floats_free(sink.grad);
     yk_params_release(&params);
     s->ops->close(model);

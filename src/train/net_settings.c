@@ -1,5 +1,5 @@
-/* net_settings.c - see net_settings.h. Every pair is set once in options that nobody looks at, so a range or a choice is judged by the
- * code that judges the command line. */
+/* net_settings.c - see net_settings.h. Every setting is tried on options of its own, so the code
+ * that checks the command line checks its range and choices, too. */
 #include "train/net_settings.h"
 
 #include "train/options.h"
@@ -9,7 +9,7 @@
 static yk_code check(struct yk_opts *o, const char *what, uint32_t line, const char *option,
                      const char *value, struct yk_error *e)
 {
-    /* Who computes, where, and rows that no net takes; `net` is where a run keeps the net's text. */
+    /* Options of the machines, of sparse rows, and `net`, where a run keeps the net's text. */
     static const char OTHERS[] = "net|mode|workers|ps|backup|staleness|hosts|hostfile|ps-hosts|"
                                  "compress|heartbeat|on-worker-loss|restarts|"
                                  "data-local|threads|isa|engine|progressive|format|hash-bits|skip-"
@@ -18,11 +18,10 @@ static yk_code check(struct yk_opts *o, const char *what, uint32_t line, const c
     const struct yk_opt *t = NULL;
     for (size_t i = 0; i < yk_option_count && t == NULL; i++)
         t = strcmp(yk_option_table[i].name, option) == 0 ? &yk_option_table[i] : NULL;
-    if (t != NULL && (!(t->verbs & YK_VERB(train)) || (t->flags & YK_OPT_TRANSIENT) ||
-                      yk_choice_has(OTHERS, option)))
+    if (t != NULL && ((t->flags & YK_OPT_TRANSIENT) || yk_choice_has(OTHERS, option)))
         return yk_net_fail(e, what, line, 1, "'%.60s' is no option that a net may set", option);
     if (yk_opts_set(o, option, value, YK_FROM_MODEL, &why) == YK_OK &&
-        yk_options_check(o, YK_VERB(train), &why) == YK_OK)
+        yk_options_check(o, &why) == YK_OK)
         return YK_OK;
     yk_net_fail(e, what, line, 1, "%.200s", why.text);
     if (why.hint[0] != '\0')

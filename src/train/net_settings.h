@@ -1,11 +1,12 @@
-/* net_settings.h - the `train` lines of a net, checked against the options that there are. */
+/* net_settings.h - checks the `train` lines of a net against the table of options. */
 #ifndef YK_TRAIN_NET_SETTINGS_H
 #define YK_TRAIN_NET_SETTINGS_H
 
-#include "model/net.h"
+#include "model/net/net.h"
 
-/* YK_USAGE names the place of the first setting that is no option of `yoke train`, has a value that the option does not take, or is
- * about a call rather than about what is learnt and how (--run, --json, --hosts). `what` is how messages call the net. */
+/* YK_USAGE names the line of the first setting that is not an option of `yoke train`, has a value
+ * that the option does not take, or concerns one call instead of the training (--run, --json,
+ * --hosts). Messages call the net `what`. */
 yk_code yk_net_settings_check(const char *what, const struct yk_net *n, struct yk_error *e);
 
 #endif

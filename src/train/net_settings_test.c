@@ -38,7 +38,7 @@ static void test_settings(void **state)
         {"train hosts a,b", "x.net:5:1: 'hosts' is no option that a net may set"},
         {"train hash-bits 4", "x.net:5:1: 'hash-bits' is no option that a net may set"},
         {"train batch 8\ntrain schedule foo:3", "x.net:6:1: --schedule: 'foo:3'"},
-        {"train mirror x", "x.net:5:1: 'mirror' is no option that a net may set"},
+        {"train mirror x", "x.net:5:1: unknown option '--mirror'"},
     };
     assert_int_equal(check("", &e), YK_OK);
     assert_int_equal(check("train batch 64 lr 0.05 optimizer momentum\ntrain eval-every 20000ex "

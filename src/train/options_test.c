@@ -1,13 +1,11 @@
-/* options_test.c - the one table: it contradicts neither itself nor the lists it is made from, a run's options survive the way
- * through config.json, and files are read in the promised order. */
+/* options_test.c - the table of training's options: it contradicts neither itself nor the lists it
+ * is made from, and a run's options survive the way through config.json. */
 #include "train/options.h"
 
-#include "base/file.h"
 #include "kernel/kernel.h"
 #include "model/model.h"
 #include "optim/optim.h"
-#include "strategy/strategy.h"
-#include "tests/testdir.h"
+#include "strategy/rule.h"
 
 #include <ctype.h>
 #include <setjmp.h>
@@ -52,7 +50,6 @@ static void test_table(void **state)
 {
     (void)state;
     char used[sizeof(struct yk_options)] = {0};
-    uint32_t verbs = 0;
     for (size_t i = 0; i < yk_option_count; i++) {
         const struct yk_opt *t = &yk_option_table[i];
         size_t field = t->field, size = size_of(t->type);
@@ -68,7 +65,6 @@ static void test_table(void **state)
         assert_true(strlen(t->name) <= 32); /* as far as 'did you mean' looks */
         assert_true(t->help[0] != '\0' && t->help[strlen(t->help) - 1] != '.' &&
                     !isupper((unsigned char)t->help[0]));
-        assert_true(t->verbs != 0 && t->verbs < 1u << yk_verb_count);
         assert_int_equal(t->meta[0] == '\0',
                          t->type == YK_OPT_FLAG); /* a flag shows no value, everything else does */
         assert_int_equal(t->choices != NULL, t->type == YK_OPT_CHOICE);
@@ -76,9 +72,8 @@ static void test_table(void **state)
             assert_true(t->min < t->max && t->max <= 9e15);
         if (t->type == YK_OPT_CHOICE && t->value != NULL)
             assert_true(yk_choice_has(t->choices, t->value));
-        verbs |= t->verbs;
     }
-    assert_int_equal(verbs, (1u << yk_verb_count) - 1); /* every verb takes something */
+    assert_null(yk_option_table[yk_option_count].name);
 }
 
 /* A default is a value like any other: it can be typed, and lies within its range. */
@@ -116,19 +111,10 @@ static void test_lists(void **state)
         snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i > 0 ? "|" : "",
                  yk_mode_name((enum yk_mode)i));
     assert_string_equal(option("mode")->choices, names);
-
-    static const char *const VERBS[] = {"train",  "eval", "predict",  "export",  "data",
-                                        "matmul", "net",  "netcheck", "testbed", "help"};
-    assert_int_equal(yk_verb_count, sizeof VERBS / sizeof VERBS[0]);
-    for (unsigned i = 0; i < yk_verb_count; i++)
-        assert_int_equal(yk_verb_bit(VERBS[i]), 1u << i);
-    assert_int_equal(yk_verb_bit("train"), YK_VERB(train));
-    assert_int_equal(yk_verb_bit("help"), YK_VERB(help));
-    assert_int_equal(yk_verb_bit("trai"), 0);
-    assert_int_equal(yk_verb_bit(""), 0);
 }
 
-/* Every option of a run, at a value that is not its default, through the text of config.json and back. */
+/* Every option of a run, at a value that is not its default, through the text of config.json and
+ * back. */
 static void test_round_trip(void **state)
 {
     (void)state;
@@ -199,7 +185,7 @@ static void test_round_trip(void **state)
     rig_open(&b);
     for (size_t i = 0; i < sizeof VALUE / sizeof VALUE[0]; i++)
         set(&a, VALUE[i][0], VALUE[i][1]);
-    json_t *j = yk_opts_json(&a.o, YK_VERB(train));
+    json_t *j = yk_opts_json(&a.o);
     char *text = json_dumps(j, JSON_INDENT(2));
     json_decref(j);
     j = json_loads(text, 0, NULL);
@@ -211,7 +197,7 @@ static void test_round_trip(void **state)
         yk_opt_text(&a.o, i, x, sizeof x);
         yk_opt_text(&b.o, i, y, sizeof y);
         assert_string_equal(x, y);
-        bool saved = (t->verbs & YK_VERB(train)) && !(t->flags & YK_OPT_TRANSIENT);
+        bool saved = !(t->flags & YK_OPT_TRANSIENT);
         assert_int_equal(json_object_get(j, t->name) != NULL, saved);
         assert_true(!saved || t->value == NULL ||
                     strcmp(x, t->value) != 0); /* VALUE above has forgotten none */
@@ -223,63 +209,8 @@ static void test_round_trip(void **state)
     yk_opts_release(&b.o);
 }
 
-static void put(const char *path, const char *text)
-{
-    assert_int_equal(yk_file_write(path, text, strlen(text), NULL), YK_OK);
-}
-
-/* User's ini < ./yoke.ini < --config FILE < command line. */
-static void test_files(void **state)
-{
-    char old[YK_PATH_MAX], folder[YK_PATH_MAX];
-    struct rig r;
-    assert_non_null(getcwd(old, sizeof old));
-    assert_int_equal(chdir(*state), 0);
-    assert_int_equal(yk_path(folder, NULL, "%s/config", (char *)*state), YK_OK);
-    assert_int_equal(setenv("XDG_CONFIG_HOME", folder, 1), 0);
-    rig_open(&r);
-    assert_int_equal(yk_options_files(&r.o, YK_VERB(train), &r.e),
-                     YK_OK); /* none of them is there */
-    yk_opts_release(&r.o);
-
-    assert_int_equal(yk_mkdirs("config/yoke", NULL), YK_OK);
-    put("config/yoke/yoke.ini", "batch = 1\nlr = 1\nkeep = 1\nseed = 11\n");
-    put("yoke.ini", "batch = 2\nlr = 2\nkeep = 2\n[eval]\nthreads = 7\n");
-    put("my.ini", "[train]\nbatch = 3\nlr = 3\n");
-    rig_open(&r);
-    set(&r, "batch", "4");
-    set(&r, "config", "my.ini");
-    assert_int_equal(yk_options_files(&r.o, YK_VERB(train), &r.e), YK_OK);
-    assert_true(r.v.batch == 4 && r.v.lr == 3 && r.v.keep == 2 && r.v.seed == 11 &&
-                r.v.threads == 0);
-    yk_opts_release(&r.o);
-
-    rig_open(&r);
-    set(&r, "config", "absent.ini");
-    assert_int_equal(yk_options_files(&r.o, YK_VERB(train), &r.e), YK_USAGE);
-    assert_non_null(strstr(r.e.text, "absent.ini"));
-    yk_opts_release(&r.o);
-
-    put("yoke.ini", "batch = 2\nbach = 2\n");
-    rig_open(&r);
-    assert_int_equal(yk_options_files(&r.o, YK_VERB(eval), &r.e),
-                     YK_USAGE); /* a mistake is one for every verb */
-    assert_non_null(strstr(r.e.text, "'yoke.ini' line 2"));
-    yk_opts_release(&r.o);
-
-    assert_int_equal(unsetenv("XDG_CONFIG_HOME"), 0); /* then below HOME */
-    assert_int_equal(setenv("HOME", *state, 1), 0);
-    assert_int_equal(yk_mkdirs(".config/yoke", NULL), YK_OK);
-    put(".config/yoke/yoke.ini", "seed = 5\n");
-    put("yoke.ini", "");
-    rig_open(&r);
-    assert_int_equal(yk_options_files(&r.o, YK_VERB(train), &r.e), YK_OK);
-    assert_int_equal(r.v.seed, 5);
-    yk_opts_release(&r.o);
-    assert_int_equal(chdir(old), 0);
-}
-
-/* What the model says counts where nobody else does; its length only if no stop rule was given; its rate only with its optimizer. */
+/* What the model says counts where nobody else does; its length only if no stop rule was given; its
+ * rate only with its optimizer. */
 static void test_model_defaults(void **state)
 {
     (void)state;
@@ -348,72 +279,66 @@ static void test_check(void **state)
 {
     (void)state;
     static const struct {
-        uint32_t verb;
         const char *name[2], *value[2], *why; /* why NULL: fine */
     } CASES[] = {
-        {YK_VERB(train), {NULL}, {NULL}, NULL},
-        {YK_VERB(train), {"quiet", "verbose"}, {"true", "true"}, "exclude each other"},
-        {YK_VERB(train), {"quiet", "verbose"}, {"true", "false"}, NULL},
-        {YK_VERB(train), {"run", "resume"}, {"a", "b"}, "--run and --resume"},
-        {YK_VERB(train), {"schedule"}, {"staircase"}, "--schedule: 'staircase' is not a schedule"},
-        {YK_VERB(train), {"schedule"}, {"cosine:10"}, NULL},
-        {YK_VERB(train), {"optimizer", "l1"}, {"sgd", "0.1"}, NULL},
-        {YK_VERB(train), {"optimizer", "l1"}, {"adagrad", "0.1"}, NULL},
-        {YK_VERB(train), {"optimizer", "l1"}, {"ftrl", "0.1"}, NULL},
-        {YK_VERB(train),
-         {"optimizer", "l1"},
-         {"adam", "0.1"},
-         "--l1 means nothing to --optimizer adam"},
-        {YK_VERB(train),
-         {"optimizer", "l1"},
-         {"momentum", "0.1"},
-         "--l1 means nothing to --optimizer momentum"},
-        {YK_VERB(train), {"optimizer", "l2"}, {"momentum", "0.1"}, NULL},
-        {YK_VERB(train), {"optimizer", "l2"}, {"adam", "0.1"}, NULL},
-        {YK_VERB(train), {"optimizer", "ftrl-beta"}, {"ftrl", "2"}, NULL},
-        {YK_VERB(train), {"optimizer", "ftrl-beta"}, {"adam", "2"}, "--ftrl-beta means nothing"},
-        {YK_VERB(train), {"optimizer", "eps"}, {"ftrl", "1e-4"}, "--eps means nothing"},
-        {YK_VERB(train), {"optimizer", "weight-decay"}, {"momentum", "0.0005"}, NULL},
-        {YK_VERB(train),
-         {"optimizer", "weight-decay"},
-         {"ftrl", "0.0005"},
-         "--weight-decay means nothing"},
-        {YK_VERB(train),
-         {"optimizer", "bias-weight-decay"},
-         {"ftrl", "0"},
-         "--bias-weight-decay means nothing"},
-        {YK_VERB(train), {"optimizer", "bias-momentum"}, {"momentum", "0.5"}, NULL},
-        {YK_VERB(train),
-         {"optimizer", "bias-momentum"},
-         {"sgd", "0.5"},
-         "--bias-momentum means nothing"},
-        {YK_VERB(train), {"weight-decay", "l2"}, {"0.1", "0.1"}, "--weight-decay and --l2 exclude"},
-        {YK_VERB(train),
-         {"bias-weight-decay", "l1"},
-         {"0.1", "0.1"},
-         "--weight-decay and --l1 exclude"},
-        {YK_VERB(train), {"bias-schedule"}, {"stairs:2:10:500"}, NULL},
-        {YK_VERB(train),
-         {"bias-schedule"},
-         {"stairs:2"},
-         "--bias-schedule: 'stairs:2' is not a schedule"},
-        {YK_VERB(train), {"compress"}, {"topk:0.01"}, NULL},
-        {YK_VERB(train), {"compress"}, {"zip"}, "'zip' is no way to compress"},
-        {YK_VERB(export), {NULL}, {NULL}, "needs -o FILE"},
-        {YK_VERB(export), {"output"}, {"x.npz"}, NULL},
-        {YK_VERB(export), {"output"}, {"-"}, "'yoke export' writes a file"},
-        {YK_VERB(matmul), {"output"}, {"-"}, "'yoke matmul' writes a file"},
-        {YK_VERB(matmul), {NULL}, {NULL}, NULL},
-        {YK_VERB(eval), {NULL}, {NULL}, NULL},
+        {{NULL}, {NULL}, NULL},
+        {{"quiet", "verbose"}, {"true", "true"}, "exclude each other"},
+        {{"quiet", "verbose"}, {"true", "false"}, NULL},
+        {{"run", "resume"}, {"a", "b"}, "--run and --resume"},
+        {{"schedule"}, {"staircase"}, "--schedule: 'staircase' is not a schedule"},
+        {{"schedule"}, {"cosine:10"}, NULL},
+        {{"optimizer", "l1"}, {"sgd", "0.1"}, NULL},
+        {{"optimizer", "l1"}, {"adagrad", "0.1"}, NULL},
+        {{"optimizer", "l1"}, {"ftrl", "0.1"}, NULL},
+        {{"optimizer", "l1"}, {"adam", "0.1"}, "--l1 means nothing to --optimizer adam"},
+        {{"optimizer", "l1"}, {"momentum", "0.1"}, "--l1 means nothing to --optimizer momentum"},
+        {{"optimizer", "l2"}, {"momentum", "0.1"}, NULL},
+        {{"optimizer", "l2"}, {"adam", "0.1"}, NULL},
+        {{"optimizer", "ftrl-beta"}, {"ftrl", "2"}, NULL},
+        {{"optimizer", "ftrl-beta"}, {"adam", "2"}, "--ftrl-beta means nothing"},
+        {{"optimizer", "eps"}, {"ftrl", "1e-4"}, "--eps means nothing"},
+        {{"optimizer", "weight-decay"}, {"momentum", "0.0005"}, NULL},
+        {{"optimizer", "weight-decay"}, {"ftrl", "0.0005"}, "--weight-decay means nothing"},
+        {{"optimizer", "bias-weight-decay"}, {"ftrl", "0"}, "--bias-weight-decay means nothing"},
+        {{"optimizer", "bias-momentum"}, {"momentum", "0.5"}, NULL},
+        {{"optimizer", "bias-momentum"}, {"sgd", "0.5"}, "--bias-momentum means nothing"},
+        {{"weight-decay", "l2"}, {"0.1", "0.1"}, "--weight-decay and --l2 exclude"},
+        {{"bias-weight-decay", "l1"}, {"0.1", "0.1"}, "--weight-decay and --l1 exclude"},
+        {{"bias-schedule"}, {"stairs:2:10:500"}, NULL},
+        {{"bias-schedule"}, {"stairs:2"}, "--bias-schedule: 'stairs:2' is not a schedule"},
+        {{"compress"}, {"topk:0.01"}, NULL},
+        {{"compress"}, {"zip"}, "'zip' is no way to compress"},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         struct rig r;
         rig_open(&r);
         for (int k = 0; k < 2 && CASES[i].name[k] != NULL; k++)
             set(&r, CASES[i].name[k], CASES[i].value[k]);
-        assert_int_equal(yk_options_check(&r.o, CASES[i].verb, &r.e),
-                         CASES[i].why ? YK_USAGE : YK_OK);
+        assert_int_equal(yk_options_check(&r.o, &r.e), CASES[i].why ? YK_USAGE : YK_OK);
         assert_true(CASES[i].why == NULL || strstr(r.e.text, CASES[i].why) != NULL);
+        yk_opts_release(&r.o);
+    }
+}
+
+/* Parsers are as many as the user asked for, and one per core (0) if nobody did. */
+static void test_reading(void **state)
+{
+    (void)state;
+    static const struct {
+        enum yk_origin who;
+        unsigned parsers;
+    } CASES[] = {{YK_BUILT_IN, 0},  {YK_FROM_MODEL, 0},  {YK_RESUMED, 0},     {YK_USER_INI, 3},
+                 {YK_LOCAL_INI, 3}, {YK_CONFIG_FILE, 3}, {YK_COMMAND_LINE, 3}};
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        struct rig r;
+        struct yk_reading how;
+        rig_open(&r);
+        set(&r, "skip-bad", "5");
+        if (CASES[i].who != YK_BUILT_IN)
+            assert_int_equal(yk_opts_set(&r.o, "threads", "3", CASES[i].who, &r.e), YK_OK);
+        yk_options_reading(&r.o, &how);
+        assert_int_equal(how.threads, CASES[i].parsers);
+        assert_true(how.skip_bad == 5 && strcmp(how.label, "label") == 0 && how.format == NULL);
         yk_opts_release(&r.o);
     }
 }
@@ -421,13 +346,10 @@ static void test_check(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),
-        cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test_setup_teardown(test_files, testdir_setup, testdir_teardown),
-        cmocka_unit_test(test_model_defaults),
-        cmocka_unit_test(test_check),
+        cmocka_unit_test(test_table),          cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_lists),          cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_model_defaults), cmocka_unit_test(test_check),
+        cmocka_unit_test(test_reading),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

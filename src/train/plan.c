@@ -1,11 +1,15 @@
-/* plan.c - who trains: from --mode, --workers, --ps and the like to the rule of the run. Everything that cannot be is refused here, one
- * sentence a mistake, before any data are read or a folder is made. */
+/* plan.c - who trains: from --mode, --workers, --ps and the like to the rule of the run. Every
+ * combination that cannot work is refused here, with one sentence for each mistake, before any data
+ * are read or a folder is made. */
+#include "train/plan.h"
+
+#include "base/text.h"
 #include "train/session.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Options that mean something in some modes only; given in another they would be parsed and ignored. */
+/* Options of some modes only; in another mode they would be parsed and ignored. */
 static const struct {
     const char *option;
     unsigned modes;
@@ -53,7 +57,7 @@ yk_code yk_plan_check(const struct yk_opts *opts, struct yk_error *e)
 {
     const struct yk_options *o = opts->values;
     enum yk_mode mode = mode_of(o);
-    bool counted = o->workers > 0;                         /* otherwise a launcher knows */
+    bool counted = o->workers > 0;                         /* else the number of processes tells */
     int64_t backup = mode == YK_MODE_sync ? o->backup : 0; /* a resumed run may have had some */
     if (o->mode == NULL && !counted)
         return YK_OK;
@@ -72,17 +76,19 @@ yk_code yk_plan_check(const struct yk_opts *opts, struct yk_error *e)
         return YK_USAGE;
     }
     if (backup > 0 && yk_opts_typed(opts, "shards"))
-        return yk_fail(e, YK_USAGE,
-                       "--shards fixes every sum, --backup leaves it open which come: they exclude "
-                       "each other");
+        return yk_fail(
+            e, YK_USAGE,
+            "--shards fixes the order of every sum and --backup does not: they exclude each "
+            "other");
     if (o->data_local && yk_opts_typed(opts, "shards"))
-        return yk_fail(e, YK_USAGE,
-                       "--shards cuts the batch of all workers, with --data-local each has its "
-                       "own: they exclude each other");
+        return yk_fail(
+            e, YK_USAGE,
+            "--shards divides one batch among all workers, and with --data-local each has its "
+            "own: they exclude each other");
     if (o->data_local && o->holdout > 0) {
         yk_fail(e, YK_USAGE,
-                "--holdout would leave test rows on every host, with --data-local nobody reads "
-                "another's");
+                "--holdout would leave test rows on every host, and with --data-local no process "
+                "reads another host's");
         yk_hint(e, "name a test set with --test-data; the first rank reads it");
         return YK_USAGE;
     }
@@ -102,7 +108,7 @@ yk_code yk_plan_check(const struct yk_opts *opts, struct yk_error *e)
     }
     if (yk_opts_typed(opts, "batch") && yk_opts_typed(opts, "global-batch")) {
         yk_fail(e, YK_USAGE, "--batch and --global-batch exclude each other");
-        yk_hint(e, "--batch is a worker's part, --global-batch what all have together");
+        yk_hint(e, "--batch is for each worker, --global-batch for all of them together");
         return YK_USAGE;
     }
     return YK_OK;
@@ -115,7 +121,7 @@ static yk_code set_number(struct yk_session *s, const char *name, int64_t value,
     return yk_opts_set(&s->opts, name, text, YK_COMMAND_LINE, e);
 }
 
-/* Workers and owners against the processes that there are. */
+/* Workers and owners must be as many as there are processes. */
 static yk_code count(struct yk_session *s, struct yk_error *e)
 {
     struct yk_options *o = &s->o;
@@ -131,10 +137,10 @@ static yk_code count(struct yk_session *s, struct yk_error *e)
         return YK_OK;
     }
     int64_t owners = mode == YK_MODE_allreduce || mode == YK_MODE_local ? 0 : o->ps > 0 ? o->ps : 1;
-    bool said = o->workers > 0 &&
-                (!s->resumed ||
-                 yk_opts_typed(&s->opts, "workers")); /* a run that is resumed may get others */
-    yk_code rc = !said && size > owners ? set_number(s, "workers", size - owners, e) : YK_OK;
+    /* A resumed run takes as many workers as there are, unless the user asks for a number. */
+    bool counted =
+        o->workers > 0 && (s->resume.start == YK_START_NEW || yk_opts_typed(&s->opts, "workers"));
+    yk_code rc = !counted && size > owners ? set_number(s, "workers", size - owners, e) : YK_OK;
     if (rc != YK_OK)
         return rc;
     if (mode == YK_MODE_local && size == 1)
@@ -151,11 +157,11 @@ static yk_code count(struct yk_session *s, struct yk_error *e)
     return YK_OK;
 }
 
-/* The global batch: what was asked for, or every worker's (less the backups') together. */
+/* The global batch: the one that was asked for, or the sum over all workers but the backups. */
 static yk_code size_batch(struct yk_session *s, struct yk_rule *r, struct yk_error *e)
 {
     int64_t taken = r->workers - s->o.backup, batch = s->o.batch;
-    if (r->mode == YK_MODE_async || r->mode == YK_MODE_ssp) {
+    if (!r->fresh) {
         r->batch = (uint32_t)batch;
         return YK_OK;
     }
@@ -174,7 +180,7 @@ static yk_code size_batch(struct yk_session *s, struct yk_rule *r, struct yk_err
     return rc;
 }
 
-/* Threads of one process are not lost one by one, and there is no wire between them. */
+/* Threads of one process are not lost one by one, and no wire connects them. */
 static yk_code check_threads(const struct yk_opts *opts, struct yk_error *e)
 {
     static const char *const PROCESSES[] = {"heartbeat", "on-worker-loss", "restarts", "compress"};
@@ -191,26 +197,52 @@ static yk_code check_threads(const struct yk_opts *opts, struct yk_error *e)
     return YK_OK;
 }
 
-/* What is packed on the wire. A run that was among processes goes unpacked where there is no wire. */
+/* Compression on the wire. A run that is resumed in threads goes on without it. */
 static yk_code plan_codec(struct yk_session *s, struct yk_rule *r, struct yk_error *e)
 {
     yk_code rc = yk_codec_parse(s->o.compress, &r->codec, e);
-    bool alone = !s->job.joined || s->job.mpi.size == 1;
+    bool alone = !yk_job_has_peers(&s->job);
     if (rc != YK_OK || r->codec.kind == YK_CODEC_NONE)
         return rc;
     if (r->sparse && yk_opts_typed(&s->opts, "compress")) {
         yk_fail(e, YK_USAGE, "--compress means nothing to %s", s->model_name);
-        yk_hint(e, "only the weights that a batch touches are sent, as they are");
+        yk_hint(e, "a sparse model sends only the weights that a batch touches, uncompressed");
         return YK_USAGE;
     }
     if (!alone && !r->sparse)
         return YK_OK;
-    if (alone && yk_opts_typed(&s->opts, "compress") && !s->resumed) {
+    if (alone && yk_opts_typed(&s->opts, "compress") && s->resume.start == YK_START_NEW) {
         yk_fail(e, YK_USAGE, "--compress means nothing to one process: nothing is sent");
         return YK_USAGE;
     }
     r->codec = (struct yk_codec){0};
     return yk_opts_set(&s->opts, "compress", "none", YK_COMMAND_LINE, e);
+}
+
+static struct yk_rule make_rule(const struct yk_session *s, enum yk_mode mode)
+{
+    struct yk_rule r = {.mode = mode,
+                        .workers = (unsigned)s->o.workers,
+                        .staleness = -1,
+                        .need = 1,
+                        .shards = 1,
+                        .owners = 1,
+                        .sparse = s->ops->keys != NULL};
+    if (mode == YK_MODE_allreduce)
+        r.owners = r.workers;
+    else if (s->o.ps > 0 && mode != YK_MODE_local)
+        r.owners = (unsigned)s->o.ps;
+    r.fresh = mode != YK_MODE_async && mode != YK_MODE_ssp;
+    r.pooled = !r.fresh || s->o.backup > 0 || (s->o.data_local && r.workers > 1);
+    /* Over a wire, a dense push of the only worker is held, too, and applied bucket by bucket. */
+    r.held = r.fresh && (r.workers > 1 || (yk_job_has_peers(&s->job) && !r.sparse));
+    if (r.pooled && r.fresh)
+        r.need = r.workers - (unsigned)s->o.backup;
+    if (mode == YK_MODE_ssp)
+        r.staleness = yk_opts_given(&s->opts, "staleness") ? s->o.staleness : 3;
+    if (!r.pooled)
+        r.shards = s->o.shards > 0 ? (uint32_t)s->o.shards : r.workers;
+    return r;
 }
 
 yk_code yk_plan(struct yk_session *s, struct yk_error *e)
@@ -224,35 +256,11 @@ yk_code yk_plan(struct yk_session *s, struct yk_error *e)
     if (rc != YK_OK)
         return rc;
     enum yk_mode mode = mode_of(&s->o);
-    if (mode != YK_MODE_sync && s->o.backup > 0) /* those of the run that is resumed */
+    if (mode != YK_MODE_sync && s->o.backup > 0) /* of the run that is resumed */
         rc = set_number(s, "backup", 0, e);
     if (rc != YK_OK)
         return rc;
-    *r = (struct yk_rule){.mode = mode,
-                          .workers = (unsigned)s->o.workers,
-                          .staleness = -1,
-                          .need = 1,
-                          .shards = 1,
-                          .owners = 1,
-                          .sparse = s->ops->keys != NULL};
-    bool each = mode == YK_MODE_async || mode == YK_MODE_ssp;
-    if (mode == YK_MODE_allreduce)
-        r->owners = r->workers;
-    else if (s->o.ps > 0 && mode != YK_MODE_local)
-        r->owners = (unsigned)s->o.ps;
-    bool own = s->o.data_local && r->workers > 1;
-    r->pooled = each || s->o.backup > 0 || own;
-    r->fresh = !each;
-    bool alone = !s->job.joined || s->job.mpi.size == 1;
-    r->held =
-        !each && (r->workers > 1 ||
-                  (!alone && !r->sparse)); /* the only worker's, too, is applied bucket by bucket */
-    if (r->pooled && !each)
-        r->need = r->workers - (unsigned)s->o.backup;
-    if (mode == YK_MODE_ssp)
-        r->staleness = yk_opts_given(&s->opts, "staleness") ? s->o.staleness : 3;
-    if (!r->pooled)
-        r->shards = s->o.shards > 0 ? (uint32_t)s->o.shards : r->workers;
+    *r = make_rule(s, mode);
     if (r->workers > r->shards && !r->pooled) {
         yk_fail(e, YK_USAGE, "%u workers are more than the %u shards of this run", r->workers,
                 r->shards);
@@ -266,19 +274,19 @@ yk_code yk_plan(struct yk_session *s, struct yk_error *e)
         rc = yk_opts_set(&s->opts, "mode", yk_mode_name(mode), YK_COMMAND_LINE, e);
     if (rc == YK_OK && !r->pooled)
         rc = set_number(s, "shards", r->shards, e);
-    if (rc == YK_OK && mode == YK_MODE_ssp)
+    if (rc == YK_OK && r->staleness >= 0)
         rc = set_number(s, "staleness", r->staleness, e);
     return rc;
 }
 
-void yk_plan_text(const struct yk_session *s, struct yk_buf *out)
+static void rule_text(const struct yk_session *s, struct yk_buf *out)
 {
     const struct yk_rule *r = &s->crew.rule;
-    const char *where = s->job.joined && s->job.mpi.size > 1 ? "processes" : "threads";
+    const char *where = yk_job_has_peers(&s->job) ? "processes" : "threads";
     yk_buf_format(out, "mode      %s", yk_mode_name(r->mode));
-    if (r->mode != YK_MODE_local)
+    if (!yk_plan_is_local(r))
         yk_buf_format(out, ", %u workers (%s)", r->workers, where);
-    if (r->mode != YK_MODE_local && r->mode != YK_MODE_allreduce)
+    if (yk_plan_has_servers(r))
         yk_buf_format(out, ", %u parameter server%s", r->owners, r->owners == 1 ? "" : "s");
     if (s->o.backup > 0)
         yk_buf_format(out, ", a step takes the first %u pushes", r->need);
@@ -289,4 +297,58 @@ void yk_plan_text(const struct yk_session *s, struct yk_buf *out)
     if (r->codec.kind != YK_CODEC_NONE)
         yk_buf_format(out, ", %s on the wire", s->o.compress);
     yk_buf_text(out, "\n");
+}
+
+void yk_plan_text(const struct yk_session *s, struct yk_buf *out)
+{
+    char size[24];
+    uint64_t trained = s->crew.rule.rows,
+             bytes = (trained + s->input.test.rows) * (s->input.train.features + 1ull);
+    const struct yk_rows *rows = s->input.train.sparse;
+    yk_buf_format(out, "model     %s, %zu parameters\n", s->model_name, s->state.params.weights);
+    if (rows != NULL)
+        yk_buf_format(out,
+                      "data      %s: %llu training and %u test rows, %.1f non-zeros each, %u "
+                      "features, %s mapped\n",
+                      s->o.data, (unsigned long long)trained, s->input.test.rows,
+                      (double)rows->entries / (double)rows->rows, s->input.train.features,
+                      yk_size_text(rows->entries * 8 + rows->rows * 5, size));
+    else
+        yk_buf_format(out,
+                      "data      %s: %llu training and %u test examples of %ux%ux%u, %u classes, "
+                      "%s in memory\n",
+                      s->o.data, (unsigned long long)trained, s->input.test.rows,
+                      s->input.train.shape[0], s->input.train.shape[1], s->input.train.shape[2],
+                      s->input.train.classes, yk_size_text(bytes, size));
+    uint32_t batch = yk_session_batch(s);
+    yk_buf_format(out, "steps     of %u examples, %llu an epoch, seed %lld\n", batch,
+                  (unsigned long long)((trained + batch - 1) / batch), (long long)s->o.seed);
+    rule_text(s, out);
+    yk_buf_format(out, "optimizer %s, rate %g, schedule %s\n", s->o.optimizer, s->o.lr,
+                  s->o.schedule);
+    yk_buf_format(out, "compute   %s kernels, %u thread%s a worker\n", s->o.isa, s->threads,
+                  s->threads == 1 ? "" : "s");
+    yk_buf_text(out, "stops    ");
+    if (s->o.steps > 0)
+        yk_buf_format(out, " after %lld steps", (long long)s->o.steps);
+    if (s->o.epochs > 0)
+        yk_buf_format(out, " after %lld epochs", (long long)s->o.epochs);
+    if (s->o.target_loss > 0)
+        yk_buf_format(out, " at test loss %g", s->o.target_loss);
+    if (s->o.target_accuracy > 0)
+        yk_buf_format(out, " at test accuracy %g", s->o.target_accuracy);
+    if (s->o.max_seconds > 0)
+        yk_buf_format(out, " after %g s", s->o.max_seconds);
+    yk_buf_text(out, "\n");
+}
+
+json_t *yk_plan_json(const struct yk_session *s)
+{
+    json_t *plan = yk_opts_json(&s->opts);
+    json_object_set_new(plan, "model", json_string(s->model_name));
+    json_object_set_new(plan, "dry_run", json_true());
+    json_object_set_new(plan, "parameters", json_integer((json_int_t)s->state.params.weights));
+    json_object_set_new(plan, "train_examples", json_integer((json_int_t)s->crew.rule.rows));
+    json_object_set_new(plan, "test_examples", json_integer(s->input.test.rows));
+    return plan;
 }

@@ -1,5 +1,5 @@
-/* recipe_test.c - from options to how parameters move: biases by a rate of their own, decay and clipping as their formulas say, and the
- * same bits for any number of workers and owners. */
+/* recipe_test.c - from options to how parameters move: biases by a rate of their own, decay and
+ * clipping as their formulas say, and the same bits for any number of workers and owners. */
 #include "tests/tiny.h"
 
 #include <math.h>
@@ -8,9 +8,9 @@
 static size_t trained(const char *options, float *flat, size_t most)
 {
     struct yk_session *s = tiny_train(options);
-    size_t n = s->params.count;
+    size_t n = s->state.params.count;
     assert_true(n <= most);
-    memcpy(flat, s->params.flat, n * sizeof *flat);
+    memcpy(flat, s->state.params.flat, n * sizeof *flat);
     yk_session_close(s);
     return n;
 }
@@ -20,7 +20,8 @@ enum {
     BIASES = 4
 }; /* views are sorted by name: the biases come first, on a line of their own */
 
-/* One step from zero: twice the rate moves the biases twice as far, and nothing else; a shape and a decay of their own likewise. */
+/* One step from zero: twice the rate moves the biases twice as far, and nothing else; a shape
+ * and a decay of their own likewise. */
 static void test_biases(void **state)
 {
     (void)state;
@@ -48,7 +49,8 @@ static void test_biases(void **state)
     }
 }
 
-/* After one step from zero no parameter is further than rate times limit, some are exactly there, and those that were below are untouched. */
+/* After one step from zero no parameter is further than rate times limit, some are exactly
+ * there, and those that were below are untouched. */
 static void test_clip(void **state)
 {
     (void)state;
@@ -66,7 +68,8 @@ static void test_clip(void **state)
     assert_true(there > 10 && below > 10);
 }
 
-/* Everything at once: the bits do not depend on how ranges are cut, nor on when the run was interrupted. */
+/* Everything at once: the bits do not depend on how ranges are cut, nor on when the run was
+ * interrupted. */
 static void test_bits(void **state)
 {
     (void)state;

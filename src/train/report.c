@@ -1,33 +1,28 @@
-/* report.c - see report.h. Works from the summary, so that it can show a run that ended earlier; the curve is there only for a
- * run of this process. Plain text of at most 80 columns: it must look right in a log, too. */
+/* report.c - see report.h. Works from the summary, so that it can show a run that ended earlier;
+ * the learning curve is known only for a run of this process. Plain text of at most 80 columns,
+ * because it must look right in a log, too. */
 #include "train/report.h"
 
 #include "base/json.h"
+#include "base/text.h"
+#include "train/session.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { ROWS = 9, BAR = 15, WORKERS = 16 }; /* rows and bars of the curve; workers that are listed */
-
-/* 1234567 -> "1,234,567" */
-static const char *grouped(double v, char out[32])
-{
-    char digits[32];
-    int n = snprintf(digits, sizeof digits, "%.0f", v), k = 0;
-    for (int i = 0; i < n && k < 30; i++) {
-        if (i > 0 && (n - i) % 3 == 0)
-            out[k++] = ',';
-        out[k++] = digits[i];
-    }
-    out[k] = '\0';
-    return out;
-}
+enum { ROWS = 9, BAR = 15, WORKERS = 16 }; /* rows and bars of the curve; listed workers */
 
 static double number(const json_t *j, const char *key)
 {
     const json_t *v = json_object_get(j, key);
     return json_is_number(v) ? json_number_value(v) : NAN;
+}
+
+static const char *count(const json_t *j, const char *key, char out[32])
+{
+    double v = number(j, key);
+    return v >= 0 ? yk_count_text((uint64_t)rint(v), out) : strcpy(out, "-");
 }
 
 static const char *text(const json_t *j, const char *key)
@@ -51,14 +46,14 @@ static void curve_row(const struct yk_session *s, const struct yk_point *p, doub
                       struct yk_buf *out)
 {
     char steps[32], took[24], bar[BAR * 3 + 1] = "";
-    bool tested = s->test.rows > 0;
+    bool tested = s->input.test.rows > 0;
     int full = most > 0 ? (int)lround((tested ? p->test_loss : p->train_loss) / most * BAR) : 0;
     for (int k = 0; k < full && k < BAR; k++)
         strcat(bar, "\u2593");
-    char loss[16] = "-"; /* of no step */
+    char loss[16] = "-"; /* no step was done */
     if (!isnan(p->train_loss))
         snprintf(loss, sizeof loss, "%.4f", p->train_loss);
-    yk_buf_format(out, "%10s %10s %8.1f %11s ", grouped((double)p->at.step, steps),
+    yk_buf_format(out, "%10s %10s %8.1f %11s ", yk_count_text(p->at.step, steps),
                   duration(p->at.seconds, took), (double)p->at.examples / (double)s->crew.rule.rows,
                   loss);
     if (tested)
@@ -77,14 +72,14 @@ static void curve(const struct yk_session *s, struct yk_buf *out)
     while (points > 0 && s->curve.point[points - 1].at.step >= last.at.step)
         points--;
     for (unsigned i = 0; i < points; i++)
-        most = fmax(most,
-                    s->test.rows > 0 ? s->curve.point[i].test_loss : s->curve.point[i].train_loss);
+        most = fmax(most, s->input.test.rows > 0 ? s->curve.point[i].test_loss
+                                                 : s->curve.point[i].train_loss);
     yk_buf_format(out, "%10s %10s %8s %11s %10s %9s\n", "step", "time", "epoch", "train loss",
                   "test loss", "accuracy");
     unsigned rows = points < ROWS - 1 ? points : ROWS - 1;
     for (unsigned r = 0; r < rows; r++)
         curve_row(s, &s->curve.point[r * points / rows], most, out);
-    if (s->curve.tested_step == last.at.step || s->test.rows == 0)
+    if (s->curve.tested_step == last.at.step || s->input.test.rows == 0)
         curve_row(s, &last, most, out);
     yk_buf_text(out, "\n");
 }
@@ -93,7 +88,7 @@ static void ending(const json_t *j, struct yk_buf *out)
 {
     const char *why = text(j, "stop_reason");
     char steps[32], took[24];
-    grouped(number(j, "global_steps"), steps);
+    count(j, "global_steps", steps);
     if (strcmp(why, "target_loss") == 0)
         yk_buf_format(out, "reached the target loss at step %s, after %s\n", steps,
                       duration(number(j, "target_seconds"), took));
@@ -109,7 +104,7 @@ static void ending(const json_t *j, struct yk_buf *out)
         yk_buf_format(out, "done: %s steps, %.4g epochs\n", steps, number(j, "epochs"));
 }
 
-/* Why it is as fast as it is, in one line. */
+/* Where the time went, in one line. */
 static void where(const json_t *j, struct yk_buf *out)
 {
     static const char *const PHASES[] = {"compute", "push", "input", "pull"}, *const SHOWN[] = {
@@ -128,27 +123,25 @@ static void where(const json_t *j, struct yk_buf *out)
     yk_buf_format(out, " %.0f %% waiting\n", wait / all * 100);
 }
 
-/* Were computing threads idle because images came too slowly? */
+/* Were the computing threads idle because images came too slowly? */
 static void input_bound(const json_t *j, struct yk_buf *out)
 {
-    static const double BOUND = 0.2; /* of the time; below that the rest is what matters */
+    static const double BOUND = 0.2; /* part of the time; less than that hardly matters */
     const json_t *list = json_object_get(j, "workers_detail");
     double most = 0;
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *w = json_array_get(list, i);
         double share = number(w, "image_seconds") / number(w, "seconds");
-        most = share > most ? share : most; /* without such seconds it is NAN */
+        most = share > most ? share : most; /* a share of NAN is none */
     }
     if (most > BOUND)
         yk_buf_format(out,
                       "  input     input-bound: steps waited %.0f %% of the time for their images; "
-                      "smaller photos, more memory "
-                      "to keep them in, or more "
-                      "cores would help\n",
+                      "smaller photos, more memory to keep them in, or more cores would help\n",
                       fmin(most, 1) * 100);
 }
 
-/* Who did what, and where each one's time went. */
+/* The work and the time of each worker. */
 static void workers(const json_t *j, struct yk_buf *out)
 {
     static const char *const PHASES[] = {"input", "compute", "push", "wait"};
@@ -163,7 +156,7 @@ static void workers(const json_t *j, struct yk_buf *out)
         const json_t *w = json_array_get(list, i), *p = json_object_get(w, "phases");
         double seconds = number(w, "seconds");
         yk_buf_format(out, "%6zu %-10.10s %11s %5.1f%% %6.2f %7.0f", i, text(w, "host"),
-                      grouped(number(w, "steps"), steps), number(w, "share") * 100,
+                      count(w, "steps", steps), number(w, "share") * 100,
                       number(json_object_get(w, "staleness"), "mean"), number(w, "stale_dropped"));
         for (size_t k = 0; k < sizeof PHASES / sizeof PHASES[0]; k++)
             if (seconds > 0)
@@ -218,13 +211,12 @@ void yk_report(const struct yk_session *s, struct yk_buf *out)
     if (!isnan(number(j, "test_auc"))) {
         yk_buf_format(out, "            AUC %.4f, recall %.2f %%", number(j, "test_auc"),
                       number(j, "test_recall") * 100);
-        if (!isnan(number(j, "test_precision"))) /* of nothing there is none */
+        if (!isnan(number(j, "test_precision"))) /* without positive answers there is none */
             yk_buf_format(out, ", precision %.2f %%", number(j, "test_precision") * 100);
         yk_buf_text(out, "\n");
     }
-    yk_buf_format(out, "  speed     %s steps/s, %s examples/s\n",
-                  grouped(number(j, "steps_per_second"), a),
-                  grouped(number(j, "examples_per_second"), b));
+    yk_buf_format(out, "  speed     %s steps/s, %s examples/s\n", count(j, "steps_per_second", a),
+                  count(j, "examples_per_second", b));
     yk_buf_format(out, "  time      %s training, %s start-up, %s evaluation%s\n",
                   duration(number(j, "seconds"), took),
                   duration(number(j, "startup_seconds"), start),
@@ -239,7 +231,7 @@ void yk_report(const struct yk_session *s, struct yk_buf *out)
                       number(stale, "mean"), number(stale, "p99"), number(stale, "max"));
     yk_buf_format(out, "  memory    %s at most\n",
                   yk_size_text((uint64_t)number(j, "peak_rss_bytes"), size));
-    yk_buf_format(out, "  params    %s floats, xxh3 %s\n", grouped(number(j, "parameters"), a),
+    yk_buf_format(out, "  params    %s floats, xxh3 %s\n", count(j, "parameters", a),
                   text(j, "params_xxh3"));
     yk_buf_format(out, "  run       %s\n", text(j, "run"));
     json_decref(j);

@@ -3,7 +3,8 @@
 #define YK_TRAIN_REPORT_H
 
 #include "base/buf.h"
-#include "train/session.h"
+
+struct yk_session;
 
 void yk_report(const struct yk_session *s, struct yk_buf *out);
 

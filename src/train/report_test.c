@@ -1,4 +1,5 @@
-/* report_test.c - what a person is shown: the right figures, in lines that fit, with nothing that is not a number. */
+/* report_test.c - what a person is shown: the right figures, in lines that fit, with nothing
+ * that is not a number. */
 #include "tests/tiny.h"
 
 #include "train/report.h"
@@ -44,7 +45,7 @@ static void test_figures(void **state)
     (void)state;
     struct yk_session *s = tiny_train("run=a batch=10 steps=1234 eval-every=20 threads=1");
     char *text = report(s), hash[17];
-    yk_params_hash(&s->params, hash);
+    yk_params_hash(&s->state.params, hash);
     assert_has(text, "batch 10, sgd 0.01, 1 thread (");
     assert_has(text, "done: 1,234 steps, 12.22 epochs");
     assert_has(text, "loss %.4f, accuracy %.2f %%", s->curve.test_loss,
@@ -85,7 +86,7 @@ static void test_endings(void **state)
         char *text = report(s);
         assert_has(text, "%s", CASES[i].ending);
         bool said = strstr(text, "  test      loss ") != NULL; /* only what was measured is told */
-        assert_int_equal(said, s->test.rows > 0);
+        assert_int_equal(said, s->input.test.rows > 0);
         free(text);
         yk_session_close(s);
     }
@@ -98,13 +99,13 @@ static void test_of_a_complete_run(void **state)
     struct yk_session *s = tiny_train("run=a steps=12");
     struct yk_error e;
     char hash[17];
-    yk_params_hash(&s->params, hash);
+    yk_params_hash(&s->state.params, hash);
     json_t *j = yk_session_summary(s);
     assert_int_equal(yk_run_save(&s->run, "summary.json", j, &e), YK_OK);
     json_decref(j);
     yk_session_close(s);
     assert_int_equal(tiny_open(&s, "resume=a", &e), YK_OK);
-    assert_true(s->already_done);
+    assert_true(s->resume.start == YK_START_DONE);
     char *text = report(s);
     assert_has(text, "done: 12 steps");
     assert_has(text, "xxh3 %s", hash);

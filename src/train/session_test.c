@@ -1,6 +1,7 @@
-/* session_test.c - opening a run: everything is checked before a folder is made, what depends on the machine is written down, and a
- * resumed run is the same run. */
+/* session_test.c - opening a run: everything is checked before a folder is made, what depends on
+ * the machine is written down, and a resumed run is the same run. */
 #include "tests/tiny.h"
+#include "train/plan.h"
 
 #include "kernel/kernel.h"
 
@@ -106,7 +107,7 @@ static void test_dry_run(void **state)
     unsigned before = entries(".");
     assert_int_equal(
         tiny_open(&s, "dry-run=true batch=100 epochs=3 optimizer=adam target-loss=0.2", &e), YK_OK);
-    yk_session_plan(s, &plan);
+    yk_plan_text(s, &plan);
     assert_non_null(strstr(plan.data, "softmax, 260 parameters\n")); /* 4 x 64 weights, 4 biases */
     assert_non_null(strstr(plan.data, "1003 training and 257 test examples of 8x8x1, 4 classes"));
     assert_non_null(strstr(plan.data, "of 100 examples, 11 an epoch"));
@@ -117,7 +118,8 @@ static void test_dry_run(void **state)
     assert_int_equal(entries("."), before);
 }
 
-/* What the machine decided is part of the run: config.json holds no "auto", and no path that depends on where one stands. */
+/* What the machine decided is part of the run: config.json holds no "auto", and no path that
+ * depends on where one stands. */
 static void test_config(void **state)
 {
     struct yk_session *s;
@@ -159,7 +161,8 @@ static void test_resume_elsewhere(void **state)
     assert_string_equal(straight, resumed);
 }
 
-/* The command line may change when a resumed run ends and how it computes, never what it computes. */
+/* The command line may change when a resumed run ends and how it computes, never what it
+ * computes. */
 static void test_resume_changes(void **state)
 {
     (void)state;
@@ -198,7 +201,7 @@ static void test_resume_of_a_complete_run(void **state)
     assert_int_equal(yk_run_save(&s->run, "summary.json", summary, &e), YK_OK);
     yk_session_close(s);
     assert_int_equal(tiny_open(&s, "resume=a", &e), YK_OK);
-    assert_true(s->already_done);
+    assert_true(s->resume.start == YK_START_DONE);
     json_t *again = yk_session_summary(s);
     assert_string_equal(tiny_text(again, "params_xxh3"), tiny_text(summary, "params_xxh3"));
     json_decref(again);
@@ -206,11 +209,11 @@ static void test_resume_of_a_complete_run(void **state)
 
     /* more steps give it something to do; if that start is killed, the next one still knows */
     assert_int_equal(tiny_open(&s, "resume=a steps=30", &e), YK_OK);
-    assert_false(s->already_done);
+    assert_false(s->resume.start == YK_START_DONE);
     yk_session_close(s); /* as good as killed: it has written nothing */
     assert_int_equal(tiny_open(&s, "resume=a", &e), YK_OK);
     assert_int_equal(s->o.steps, 30);
-    assert_false(s->already_done);
+    assert_false(s->resume.start == YK_START_DONE);
     assert_int_equal(yk_session_train(s, &e), YK_OK);
     assert_int_equal(s->now.step, 30);
     yk_session_close(s);
@@ -247,13 +250,14 @@ static void test_default_folder(void **state)
     s = tiny_train("steps=2");
     assert_string_not_equal(first, s->run.dir);
     assert_memory_equal(s->run.dir, "runs/softmax-local-", 19);
-    yk_params_hash(&s->params, hash);
+    yk_params_hash(&s->state.params, hash);
     yk_session_close(s);
     tiny_hash("resume=runs/latest eval-every=1", latest); /* nothing left to do but to look */
     assert_string_equal(hash, latest);
 }
 
-/* Two sets that are opened each by itself share the memory, and what is left of very little is not "as much as you like". */
+/* Two sets that are opened each by itself share the memory, and what is left of very little is
+ * not "as much as you like". */
 static void test_keep(void **state)
 {
     (void)state;
@@ -290,16 +294,15 @@ static void test_class_names_of_hosts(void **state)
     snprintf(p[1].host, sizeof p[1].host, "b");
     p[1].names = yk_input_names_xxh3(&green);
     assert_int_equal(yk_input_share(&s, p, &e), YK_USAGE);
-    assert_string_equal(e.text, "the class folders of 'b' are called otherwise than those of 'a'");
+    assert_string_equal(e.text, "'b' and 'a' have different class folders");
     p[1].names = p[0].names;
-    s.test.class_names = green.class_names; /* a parameter server has test data alone */
-    free(s.share);
-    free(s.share_of);
+    s.input.test.class_names = green.class_names; /* a parameter server has test data alone */
+    free(s.input.share);
+    free(s.input.share_of);
     assert_int_equal(yk_input_share(&s, p, &e), YK_USAGE);
-    assert_string_equal(e.text,
-                        "the class folders of 'others' are called otherwise than those of 'a'");
-    free(s.share);
-    free(s.share_of);
+    assert_string_equal(e.text, "'others' and 'a' have different class folders");
+    free(s.input.share);
+    free(s.input.share_of);
 }
 
 int main(void)

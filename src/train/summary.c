@@ -1,5 +1,9 @@
-/* summary.c - the result of a run as JSON: what --json prints and summary.json keeps. The keys are a contract with other tools.
- * A run of one process has one worker and no servers; it says so in the same keys that a cluster fills. */
+/* summary.c - the result of a run as JSON: --json prints it and summary.json keeps it. The keys
+ * are a contract with other tools. A run of one process has one worker and no servers, in the
+ * same keys that a cluster fills. */
+#include "train/loop.h"
+#include "train/plan.h"
+#include "train/save.h"
 #include "train/session.h"
 
 #include "base/clock.h"
@@ -30,20 +34,19 @@ const char *yk_stop_name(enum yk_stop why)
 /* Why another run of the same command may end with other parameters; NULL if it cannot. */
 static const char *irreproducible(const struct yk_session *s)
 {
-    bool target = s->stop == YK_STOP_TARGET_LOSS || s->stop == YK_STOP_TARGET_ACCURACY;
     if (s->stop == YK_STOP_SIGNAL)
         return "a signal ended the run";
     if (s->stop == YK_STOP_MAX_SECONDS)
         return "the clock ended the run";
-    if (s->crew.rule.mode == YK_MODE_async || s->crew.rule.mode == YK_MODE_ssp)
+    if (!s->crew.rule.fresh)
         return "the order of asynchronous updates depends on timing";
     if (s->crew.rule.pooled && s->crew.rule.need < s->crew.rule.workers)
         return "which workers are left out by --backup depends on timing";
     if (s->crew.rule.codec.kind != YK_CODEC_NONE)
-        return "what --compress rounds away depends on who sends what";
-    if (yk_session_sweeps(s) && s->threads > 1)
+        return "the rounding of --compress depends on which worker sends which gradients";
+    if (yk_sweep_fits(s) && s->threads > 1)
         return "several threads update the parameters without waiting for each other";
-    if (target && s->o.eval_every.unit == YK_SECONDS)
+    if (yk_session_reached_target(s) && s->o.eval_every.unit == YK_SECONDS)
         return "the clock decided when to check the target";
     return NULL;
 }
@@ -57,14 +60,14 @@ static const char *host_of(const struct yk_session *s, unsigned rank, char out[2
     return out;
 }
 
-static json_t *
-histogram(const struct yk_ledger
-              *l) /* pushes by staleness, up to the largest seen; the last of 256 holds all above */
+/* Pushes by staleness, up to the largest seen; the last of 256 counts all above. */
+static json_t *histogram(const struct yk_ledger *l)
 {
     json_t *list = json_array();
     uint64_t last = l->most < YK_STALE - 1 ? l->most : YK_STALE - 1;
-    for (uint64_t i = 0; l->steps > 0 && i <= last; i++)
-        json_array_append_new(list, json_integer((json_int_t)l->stale[i]));
+    if (l->steps > 0)
+        for (uint64_t i = 0; i <= last; i++)
+            json_array_append_new(list, json_integer((json_int_t)l->stale[i]));
     return list;
 }
 
@@ -75,21 +78,21 @@ static json_t *staleness(const struct yk_ledger *l)
                      "histogram", histogram(l));
 }
 
-/* One worker: what the clock counted, and where its time went, scaled from the sampled steps to its training time. */
+/* One worker: the counts of the clock, and its time by phases, scaled from the sampled steps to its
+ * training time. */
 static json_t *worker_detail(const struct yk_session *s, unsigned w, uint64_t pushes)
 {
     const struct yk_crew *c = &s->crew;
     const struct yk_phases *p = &c->account[w];
     const struct yk_member *m = &c->clock.member[w];
-    bool alone =
-        c->rule.workers == 1 && c->comm->shared; /* its seconds are the run's, over all starts */
-    unsigned rank =
-        c->rule.mode == YK_MODE_allreduce || c->rule.mode == YK_MODE_local ? w : c->rule.owners + w;
+    /* Then its seconds are those of the run, over all starts. */
+    bool alone = c->rule.workers == 1 && c->comm->shared;
+    unsigned rank = yk_plan_first_worker(&c->rule) + w;
     double seconds = alone             ? s->now.seconds
                      : c->comm->shared ? s->now.seconds - s->times.before
                                        : p->seconds;
-    double all = p->input + p->pull + p->compute + p->push,
-           exact = p->shuffle + p->images; /* of all steps; the others of a sample */
+    double all = p->input + p->pull + p->compute + p->push; /* of sampled steps */
+    double exact = p->shuffle + p->images;                  /* of all steps */
     double scale = all > 0 ? fmax(seconds - exact, 0) / all : 0;
     char host[256];
     json_t *j = json_pack("{s:i, s:s, s:I, s:I, s:o, s:I, s:I}", "rank", (int)rank, "host",
@@ -136,101 +139,142 @@ static json_t *hosts(const struct yk_session *s)
 static json_t *events(const struct yk_session *s)
 {
     json_t *list = json_array();
-    for (unsigned i = 0; i < s->events; i++)
-        json_array_append_new(
-            list, json_pack("{s:o, s:I, s:s}", "seconds", yk_json_real(s->event[i].seconds), "step",
-                            (json_int_t)s->event[i].step, "what", s->event[i].text));
+    for (unsigned i = 0; i < s->incidents.events; i++)
+        json_array_append_new(list, json_pack("{s:o, s:I, s:s}", "seconds",
+                                              yk_json_real(s->incidents.event[i].seconds), "step",
+                                              (json_int_t)s->incidents.event[i].step, "what",
+                                              s->incidents.event[i].text));
     return list;
+}
+
+static void set_text(json_t *j, const char *key, const char *value)
+{
+    json_object_set_new(j, key, json_string(value));
+}
+
+static void set_count(json_t *j, const char *key, uint64_t value)
+{
+    json_object_set_new(j, key, json_integer((json_int_t)value));
+}
+
+static void set_real(json_t *j, const char *key, double value)
+{
+    json_object_set_new(j, key, yk_json_real(value));
+}
+
+/* What was trained, by whom, and with which settings. */
+static void add_settings(json_t *j, const struct yk_session *s)
+{
+    const struct yk_rule *rule = &s->crew.rule;
+    set_count(j, "schema", SCHEMA);
+    set_text(j, "version", YK_VERSION);
+    set_text(j, "run", s->run.dir);
+    set_text(j, "model", s->model_name);
+    set_text(j, "data", s->o.data);
+    set_text(j, "mode", yk_mode_name(rule->mode));
+    set_count(j, "workers", rule->workers);
+    set_count(j, "ps", yk_plan_has_servers(rule) ? rule->owners : 0);
+    json_object_set_new(j, "hosts", hosts(s));
+    json_object_set_new(j, "batch", json_integer(s->o.batch));
+    set_count(j, "global_batch", yk_session_batch(s));
+    set_count(j, "shards", rule->shards);
+    set_count(j, "threads", s->threads);
+    set_text(j, "isa", s->o.isa);
+    if (s->ops->engine != NULL)
+        set_text(j, "engine", s->o.engine);
+    json_object_set_new(j, "seed", json_integer(s->o.seed));
+    set_text(j, "optimizer", s->o.optimizer);
+    set_real(j, "lr", s->o.lr);
+    set_text(j, "compress", s->o.compress);
+    set_count(j, "parameters", s->state.params.weights);
+}
+
+static void add_progress(json_t *j, const struct yk_session *s)
+{
+    const struct yk_moment *now = &s->now;
+    set_count(j, "global_steps", now->step);
+    set_count(j, "discarded_steps", s->curve.discarded);
+    set_count(j, "examples", now->examples);
+    set_real(j, "epochs", (double)now->examples / (double)s->crew.rule.rows);
+    set_real(j, "seconds", now->seconds);
+    set_real(j, "startup_seconds", s->times.startup);
+    set_real(j, "eval_seconds", s->times.eval_seconds);
+    json_object_set_new(j, "eval_overlapped", json_boolean(yk_evaluator_overlaps(s)));
+    set_real(j, "wall_seconds", yk_now() - s->times.opened);
+    set_real(j, "steps_per_second", (double)now->step / now->seconds);
+    set_real(j, "examples_per_second", (double)now->examples / now->seconds);
+}
+
+static void add_quality(json_t *j, const struct yk_session *s)
+{
+    const struct yk_curve *curve = &s->curve;
+    const struct yk_rows *rows = s->input.train.sparse;
+    set_real(j, "train_loss", curve->train_loss);
+    set_real(j, "test_loss", curve->test_loss);
+    set_real(j, "test_accuracy", curve->test_accuracy);
+    if (s->ops->keys != NULL) {
+        set_real(j, "progressive_loss",
+                 s->now.examples > 0 ? s->now.total_loss / (double)s->now.examples : NAN);
+        set_real(j, "test_auc", curve->test_auc);
+        set_real(j, "test_precision", curve->test_precision);
+        set_real(j, "test_recall", curve->test_recall);
+        set_count(j, "bad_rows", rows != NULL ? rows->bad : 0);
+    }
+    set_text(j, "stop_reason", yk_stop_name(s->stop));
+    set_real(j, "target_seconds", curve->target_seconds);
+}
+
+/* The largest memory of a process that reported it. */
+static uint64_t peak_memory(const struct yk_session *s)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    uint64_t most = (uint64_t)usage.ru_maxrss * 1024;
+    for (unsigned w = 0; w < s->crew.rule.workers; w++)
+        most = s->crew.account[w].rss > most ? s->crew.account[w].rss : most;
+    return most;
+}
+
+static void add_hash(json_t *j, const struct yk_session *s)
+{
+    char hash[17];
+    if (!s->crew.recipe.sparse)
+        yk_params_hash(&s->state.params, hash);
+    set_text(j, "params_xxh3", s->crew.recipe.sparse ? yk_saver_hash(s) : hash);
+}
+
+static void add_workers(json_t *j, const struct yk_session *s, uint64_t pushes)
+{
+    json_t *detail = json_array();
+    for (unsigned w = 0; w < s->crew.rule.workers; w++)
+        json_array_append_new(detail, worker_detail(s, w, pushes));
+    json_object_set_new(j, "workers_detail", detail);
 }
 
 json_t *yk_session_summary(const struct yk_session *s)
 {
-    if (s->already_done)
-        return json_incref(s->old_summary);
-    char hash[17];
-    const struct yk_rule *rule = &s->crew.rule;
+    if (s->resume.start == YK_START_DONE)
+        return json_incref(s->resume.old_summary);
     struct yk_ledger ledger = {0};
-    struct rusage usage;
-    double seconds = s->now.seconds;
-    const char *why_not = irreproducible(s);
-    int64_t rss = 0;
-    for (unsigned w = 0; w < rule->workers; w++) {
+    for (unsigned w = 0; w < s->crew.rule.workers; w++)
         yk_ledger_add(&ledger, &s->crew.clock.member[w].ledger);
-        rss = (int64_t)s->crew.account[w].rss > rss ? (int64_t)s->crew.account[w].rss : rss;
-    }
-    getrusage(RUSAGE_SELF, &usage);
-    int64_t own = (int64_t)usage.ru_maxrss * 1024;
-    bool served = rule->mode != YK_MODE_local && rule->mode != YK_MODE_allreduce;
-    if (s->crew.recipe.sparse)
-        snprintf(hash, sizeof hash, "%s", s->saved_hash);
-    else
-        yk_params_hash(&s->params, hash);
-
+    const char *why_not = irreproducible(s);
     json_t *j = json_object();
-    json_object_set_new(j, "schema", json_integer(SCHEMA));
-    json_object_set_new(j, "version", json_string(YK_VERSION));
-    json_object_set_new(j, "run", json_string(s->run.dir));
-    json_object_set_new(j, "model", json_string(s->model_name));
-    json_object_set_new(j, "data", json_string(s->o.data));
-    json_object_set_new(j, "mode", json_string(yk_mode_name(rule->mode)));
-    json_object_set_new(j, "workers", json_integer(rule->workers));
-    json_object_set_new(j, "ps", json_integer(served ? rule->owners : 0));
-    json_object_set_new(j, "hosts", hosts(s));
-    json_object_set_new(j, "batch", json_integer(s->o.batch));
-    json_object_set_new(j, "global_batch", json_integer(yk_session_batch(s)));
-    json_object_set_new(j, "shards", json_integer(rule->shards));
-    json_object_set_new(j, "threads", json_integer(s->threads));
-    json_object_set_new(j, "isa", json_string(s->o.isa));
-    if (s->ops->engine != NULL)
-        json_object_set_new(j, "engine", json_string(s->o.engine));
-    json_object_set_new(j, "seed", json_integer(s->o.seed));
-    json_object_set_new(j, "optimizer", json_string(s->o.optimizer));
-    json_object_set_new(j, "lr", yk_json_real(s->o.lr));
-    json_object_set_new(j, "compress", json_string(s->o.compress));
-    json_object_set_new(j, "parameters", json_integer((json_int_t)s->params.weights));
-    json_object_set_new(j, "global_steps", json_integer((json_int_t)s->now.step));
-    json_object_set_new(j, "discarded_steps", json_integer((json_int_t)s->discarded));
-    json_object_set_new(j, "examples", json_integer((json_int_t)s->now.examples));
-    json_object_set_new(j, "epochs",
-                        yk_json_real((double)s->now.examples / (double)s->crew.rule.rows));
-    json_object_set_new(j, "seconds", yk_json_real(seconds));
-    json_object_set_new(j, "startup_seconds", yk_json_real(s->times.startup));
-    json_object_set_new(j, "eval_seconds", yk_json_real(s->times.eval_seconds));
-    json_object_set_new(j, "eval_overlapped", json_boolean(s->overlap));
-    json_object_set_new(j, "wall_seconds", yk_json_real(yk_now() - s->times.opened));
-    json_object_set_new(j, "steps_per_second", yk_json_real((double)s->now.step / seconds));
-    json_object_set_new(j, "examples_per_second", yk_json_real((double)s->now.examples / seconds));
-    json_object_set_new(j, "train_loss", yk_json_real(s->curve.train_loss));
-    json_object_set_new(j, "test_loss", yk_json_real(s->curve.test_loss));
-    json_object_set_new(j, "test_accuracy", yk_json_real(s->curve.test_accuracy));
-    if (s->ops->keys != NULL) {
-        json_object_set_new(
-            j, "progressive_loss",
-            yk_json_real(s->now.examples > 0 ? s->now.total_loss / (double)s->now.examples : NAN));
-        json_object_set_new(j, "test_auc", yk_json_real(s->curve.test_auc));
-        json_object_set_new(j, "test_precision", yk_json_real(s->curve.test_precision));
-        json_object_set_new(j, "test_recall", yk_json_real(s->curve.test_recall));
-        json_object_set_new(
-            j, "bad_rows",
-            json_integer(s->train.sparse != NULL ? (json_int_t)s->train.sparse->bad : 0));
-    }
-    json_object_set_new(j, "stop_reason", json_string(yk_stop_name(s->stop)));
-    json_object_set_new(j, "target_seconds", yk_json_real(s->curve.target_seconds));
-    json_object_set_new(j, "stale_dropped", json_integer((json_int_t)ledger.dropped));
+    add_settings(j, s);
+    add_progress(j, s);
+    add_quality(j, s);
+    set_count(j, "stale_dropped", ledger.dropped);
     json_object_set_new(j, "staleness", staleness(&ledger));
-    json_object_set_new(j, "restarts", json_integer(s->restarts));
+    set_count(j, "restarts", s->incidents.restarts);
     json_object_set_new(j, "reproducible", json_boolean(why_not == NULL));
     if (why_not != NULL)
-        json_object_set_new(j, "reproducible_why_not", json_string(why_not));
-    json_object_set_new(j, "peak_rss_bytes", json_integer((json_int_t)(rss > own ? rss : own)));
-    json_object_set_new(j, "params_xxh3", json_string(hash));
+        set_text(j, "reproducible_why_not", why_not);
+    set_count(j, "peak_rss_bytes", peak_memory(s));
+    add_hash(j, s);
     if (ledger.torn > 0)
-        json_object_set_new(j, "torn_pushes", json_integer((json_int_t)ledger.torn));
-    json_object_set_new(j, "lost_workers", json_integer(s->lost));
+        set_count(j, "torn_pushes", ledger.torn);
+    set_count(j, "lost_workers", s->incidents.lost);
     json_object_set_new(j, "events", events(s));
-    json_t *detail = json_array();
-    for (unsigned w = 0; w < rule->workers; w++)
-        json_array_append_new(detail, worker_detail(s, w, ledger.steps));
-    json_object_set_new(j, "workers_detail", detail);
+    add_workers(j, s, ledger.steps);
     return j;
 }

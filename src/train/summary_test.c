@@ -1,4 +1,5 @@
-/* summary_test.c - the keys that other tools rely on are all there, with the right types, and their figures agree with each other. */
+/* summary_test.c - the keys that other tools rely on are all there, with the right types, and
+ * their figures agree with each other. */
 #include "tests/tiny.h"
 
 static void test_contract(void **state)

@@ -1,8 +1,10 @@
-/* trained.c - see trained.h. Everything needed stands in the checkpoint's metadata; the run folder around it is a convenience. */
+/* trained.c - see trained.h. The checkpoint's metadata say everything that is needed; the run
+ * folder around it only saves typing. */
 #include "train/trained.h"
 
 #include "param/checkpoint.h"
-#include "train/session.h"
+#include "train/evaluate.h"
+#include "train/save.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,29 +33,16 @@ static yk_code read_checkpoint(struct yk_trained *t, const char *what, struct yk
     return rc;
 }
 
-/* What stands in "NAME.0", "NAME.1", ...: nothing if there are none. */
-static yk_code read_text(const struct yk_tensors *file, const char *name, struct yk_buf *out,
-                         struct yk_error *e)
-{
-    const char *line;
-    char key[24];
-    for (unsigned i = 0;
-         snprintf(key, sizeof key, "%s.%u", name, i), (line = yk_tensors_meta(file, key)) != NULL;
-         i++)
-        yk_buf_text(out, line);
-    return out->failed ? yk_fail_memory(e, out->len) : YK_OK;
-}
-
-/* Models that are no nets have no text. */
+/* Other models than nets have no text. */
 static yk_code read_net(struct yk_trained *t, const struct yk_tensors *file, struct yk_error *e)
 {
     struct yk_error why;
     struct yk_buf text = {0};
-    yk_code rc = read_text(file, "net", &text, e);
+    yk_code rc = yk_saved_text(file, "net", &text, e);
     if (rc == YK_OK && text.len == 0)
         return YK_OK;
     if (rc == YK_OK && yk_net_parse(t->name, text.data, text.len, &t->net, &why) != YK_OK)
-        rc = yk_fail(e, YK_DATA, "'%s': %.300s", t->path, why.text); /* the file's fault */
+        rc = yk_fail(e, YK_DATA, "'%s': %.300s", t->path, why.text); /* the file is wrong */
     yk_buf_release(&text);
     const char *engine = yk_tensors_meta(file, "engine");
     snprintf(t->engine, sizeof t->engine, "%s", engine != NULL ? engine : "auto");
@@ -65,13 +54,18 @@ static yk_code read_meta(struct yk_trained *t, const struct yk_tensors *file, st
 {
     const char *model = yk_tensors_meta(file, "model"), *data = yk_tensors_meta(file, "data"),
                *shape = yk_tensors_meta(file, "shape");
-    const char *classes = yk_tensors_meta(file, "classes"), *step = yk_tensors_meta(file, "step");
+    const char *classes = yk_tensors_meta(file, "classes");
     uint32_t *d = t->shape.shape;
-    if (model == NULL || data == NULL || shape == NULL || classes == NULL || step == NULL ||
+    yk_code rc = yk_saved_format(file, t->path, e);
+    if (rc != YK_OK)
+        return rc;
+    if (!yk_tensors_count(file, "step", &t->step))
+        return yk_fail(e, YK_DATA, "'%s' does not say after which step it was written", t->path);
+    if (model == NULL || data == NULL || shape == NULL || classes == NULL ||
         strlen(model) >= sizeof t->name || sscanf(shape, "%ux%ux%u", &d[0], &d[1], &d[2]) != 3 ||
         d[0] == 0 || d[1] == 0 || d[2] == 0 || (double)d[0] * d[1] * d[2] > UINT32_MAX)
         return yk_fail(e, YK_DATA,
-                       "'%s' was not written by yoke: its metadata tells no model, data and shape",
+                       "'%s' was not written by yoke: its metadata names no model, data and shape",
                        t->path);
     snprintf(t->name, sizeof t->name, "%s", model);
     const char *test_data = yk_tensors_meta(file, "test_data");
@@ -82,8 +76,13 @@ static yk_code read_meta(struct yk_trained *t, const struct yk_tensors *file, st
     t->shape.classes = (uint32_t)strtoul(classes, NULL, 10);
     const char *holdout = yk_tensors_meta(file, "holdout"),
                *bits = yk_tensors_meta(file, "hash_bits");
+    uint64_t hash_bits = 0;
     t->holdout = holdout != NULL && test_data == NULL ? strtod(holdout, NULL) : 0;
-    t->how.hash_bits = bits != NULL ? (unsigned)strtoul(bits, NULL, 10) : 0;
+    if (!(t->holdout >= 0 && t->holdout < 1) ||
+        (bits != NULL && (!yk_tensors_count(file, "hash_bits", &hash_bits) || hash_bits > 31)))
+        return yk_fail(e, YK_DATA, "'%s' is damaged: its holdout or hash_bits is out of range",
+                       t->path);
+    t->how.hash_bits = (unsigned)hash_bits;
     static const char *const WORDS[] = {"row_format", "label_name", "index_name", "value_name"};
     const char **word[] = {&t->how.format, &t->how.label, &t->how.index, &t->how.value};
     for (size_t i = 0; i < 4; i++) {
@@ -91,9 +90,8 @@ static yk_code read_meta(struct yk_trained *t, const struct yk_tensors *file, st
         snprintf(t->reading[i], sizeof t->reading[i], "%s", text != NULL ? text : "");
         *word[i] = text != NULL ? t->reading[i] : NULL;
     }
-    t->step = strtoull(step, NULL, 10);
     struct yk_buf names = {0};
-    yk_code rc = read_text(file, "class_names", &names, e);
+    rc = yk_saved_text(file, "class_names", &names, e);
     if (rc == YK_OK && names.len > 0)
         t->shape.class_names = names.data;
     else
@@ -132,10 +130,10 @@ yk_code yk_trained_open(struct yk_trained *t, const char *what, unsigned threads
     rc = read_meta(t, &file, e);
     if (rc == YK_OK && (rc = open_model(t, &why)) != YK_OK)
         rc = yk_fail(e, rc == YK_USAGE ? YK_DATA : rc, "'%s': %.200s", t->path,
-                     why.text); /* the file's fault, not the caller's */
+                     why.text); /* the file is wrong, not the caller */
     if (rc == YK_OK)
         rc = t->ops->layout(t->model, &t->params, 0, e);
-    if (rc == YK_OK && t->params.flat == NULL) /* a sparse model leaves it to whoever owns it */
+    if (rc == YK_OK && t->params.flat == NULL) /* a sparse model leaves it to its owner */
         t->params.flat = yk_floats(t->params.count);
     if (rc == YK_OK && t->params.flat == NULL) {
         yk_fail_memory(e, t->params.count * sizeof(float));
@@ -143,16 +141,22 @@ yk_code yk_trained_open(struct yk_trained *t, const char *what, unsigned threads
     }
     for (size_t i = 0; rc == YK_OK && i < t->params.views; i++) {
         const struct yk_view *v = &t->params.view[i];
-        const struct yk_tensor *from = yk_tensors_find(&file, v->name);
-        if (from == NULL || from->count != v->count)
+        const struct yk_tensor *from = yk_tensors_view(&file, "", v);
+        if (from == NULL)
             rc = yk_fail(e, YK_DATA, "'%s' has no tensor '%s' of the model's shape", t->path,
                          v->name);
+        else if (!yk_floats_finite(from->data, from->count))
+            rc = yk_fail(e, YK_DATA,
+                         "'%s' cannot be used: tensor '%s' has values that are infinite or NaN",
+                         t->path, v->name);
         else
             memcpy(t->params.flat + v->at, from->data, v->count * sizeof(float));
     }
+    if (rc == YK_OK)
+        rc = yk_tensors_intact(&file, t->path, e);
     const char *engine;
     char said[256];
-    if (rc == YK_OK && t->ops->engine != NULL) /* that of the training: its numbers again */
+    if (rc == YK_OK && t->ops->engine != NULL) /* that of the training, for equal numbers */
         rc = t->ops->engine(t->model, &t->params, t->engine, 64, threads, isa, &engine, said, e);
     if (rc == YK_OK)
         rc = t->ops->work_open(&t->work, t->model, threads, isa, e);
@@ -210,8 +214,7 @@ yk_code yk_trained_score(struct yk_trained *t, struct yk_dataset *set, uint32_t 
     if (rows == NULL)
         return yk_fail_memory(e, set->rows * sizeof *rows);
     yk_dataset_rows(set, rows);
-    view.classes =
-        t->shape.classes; /* a set may lack the highest classes; the model's output does not */
+    view.classes = t->shape.classes; /* a set may lack the highest classes */
     rc = view.rows > 0 ? yk_evaluate_prepare(t->ops, t->work, &view, batch, e) : YK_OK;
     if (rc == YK_OK)
         rc = yk_evaluate(t->ops, t->work, &t->params, &reader, &view, rows, batch, score, prob, e);

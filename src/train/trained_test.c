@@ -1,5 +1,5 @@
-/* trained_test.c - a finished run answers as the summary said it would; and files that are no model of ours are refused with a sentence,
- * whatever they claim to be. */
+/* trained_test.c - a finished run answers as the summary said it would; and files that are no
+ * model of ours are refused with a sentence, whatever they claim to be. */
 #include "tests/packed.h"
 #include "tests/tiny.h"
 
@@ -16,7 +16,7 @@ static void test_scores(void **state)
     struct yk_error e;
     char hash[17], expected[17];
     static const char *const WHERE[] = {"a", "a/checkpoints/step-000000000060.safetensors"};
-    yk_params_hash(&s->params, expected);
+    yk_params_hash(&s->state.params, expected);
     assert_int_equal(yk_data_open_test("data", NULL, &test, &e), YK_OK);
     for (int i = 0; i < 2; i++) {
         if (yk_trained_open(&t, WHERE[i], 2, "auto", NULL, NULL, &e) != YK_OK)
@@ -45,7 +45,8 @@ static void test_scores(void **state)
     yk_session_close(s);
 }
 
-/* A set that lacks the highest classes gets probabilities for all of them all the same, each row in its place. */
+/* A set that lacks the highest classes gets probabilities for all of them all the same, each row
+ * in its place. */
 static void test_fewer_classes(void **state)
 {
     (void)state;
@@ -104,6 +105,37 @@ static void test_fits(void **state)
     yk_trained_close(&t);
 }
 
+/* A file of a softmax model of so many weights that says this of itself (NULL: nothing), and
+ * what comes of it; `text` is part of the sentence, NULL if it is fine. */
+static void expect_model(const char *const (*pair)[2], size_t pairs, uint64_t rows,
+                         uint64_t columns, const char *text)
+{
+    static const float data[64] = {0};
+    const struct yk_tensor tensor[] = {
+        {.name = "softmax.weight",
+         .ndim = 2,
+         .shape = {rows, columns},
+         .count = rows * columns,
+         .data = data},
+        {.name = "softmax.bias", .ndim = 1, .shape = {3}, .count = 3, .data = data},
+    };
+    struct yk_meta meta[8] = {0};
+    size_t metas = 0;
+    for (size_t k = 0; k < pairs; k++)
+        if (pair[k][1] != NULL) {
+            snprintf(meta[metas].key, sizeof meta[metas].key, "%s", pair[k][0]);
+            snprintf(meta[metas++].value, sizeof meta[0].value, "%s", pair[k][1]);
+        }
+    struct yk_trained t;
+    struct yk_error e = {0};
+    assert_int_equal(yk_tensors_write("x.safetensors", tensor, 2, meta, metas, &e), YK_OK);
+    yk_code rc = yk_trained_open(&t, "x.safetensors", 1, "auto", NULL, NULL, &e);
+    if ((rc == YK_OK) != (text == NULL) || (rc != YK_OK && strstr(e.text, text) == NULL))
+        fail_msg("%d '%s', not '%s'", rc, e.text, text != NULL ? text : "");
+    assert_true(rc == YK_OK || rc == YK_DATA); /* the file is at fault, not the call */
+    yk_trained_close(&t);
+}
+
 /* What a file says about itself is not to be believed. */
 static void test_hostile(void **state)
 {
@@ -134,38 +166,41 @@ static void test_hostile(void **state)
         {"softmax", "2x2x1", "4", 3, 4, "no tensor"},
         {"softmax", "2x2x2", "3", 3, 4, "no tensor"},
         {"softmax", "2x2x1", "3", 3, 5, "no tensor"},
+        {"softmax", "2x2x1", "3", 4, 3, "no tensor 'softmax.weight' of the model's shape"},
+        {"softmax", "2x2x1", "3", 12, 1, "no tensor 'softmax.weight' of the model's shape"},
     };
-    static const float data[64] = {0};
     for (size_t i = 0; i < sizeof FILES / sizeof FILES[0]; i++) {
-        const struct yk_tensor tensor[] = {
-            {.name = "softmax.weight",
-             .ndim = 2,
-             .shape = {FILES[i].rows, FILES[i].columns},
-             .count = FILES[i].rows * FILES[i].columns,
-             .data = data},
-            {.name = "softmax.bias", .ndim = 1, .shape = {3}, .count = 3, .data = data},
-        };
-        const char *const pair[][2] = {{"data", "mnist"},
-                                       {"step", "1"},
-                                       {"model", FILES[i].model},
-                                       {"shape", FILES[i].shape},
-                                       {"classes", FILES[i].classes}};
-        struct yk_meta meta[5] = {0};
-        size_t metas = 0;
-        for (size_t k = 0; k < 5; k++)
-            if (pair[k][1] != NULL) {
-                snprintf(meta[metas].key, sizeof meta[metas].key, "%s", pair[k][0]);
-                snprintf(meta[metas++].value, sizeof meta[0].value, "%s", pair[k][1]);
-            }
-        struct yk_trained t;
-        struct yk_error e = {0};
-        assert_int_equal(yk_tensors_write("x.safetensors", tensor, 2, meta, metas, &e), YK_OK);
-        yk_code rc = yk_trained_open(&t, "x.safetensors", 1, "auto", NULL, NULL, &e);
-        if ((rc == YK_OK) != (FILES[i].text == NULL) ||
-            (rc != YK_OK && strstr(e.text, FILES[i].text) == NULL))
-            fail_msg("%zu: %d '%s'", i, rc, e.text);
-        assert_true(rc == YK_OK || rc == YK_DATA); /* the file is at fault, not the call */
-        yk_trained_close(&t);
+        const char *const pair[][2] = {
+            {"format", "yoke-1"},      {"data", "mnist"},         {"step", "1"},
+            {"model", FILES[i].model}, {"shape", FILES[i].shape}, {"classes", FILES[i].classes}};
+        expect_model(pair, 6, FILES[i].rows, FILES[i].columns, FILES[i].text);
+    }
+    static const char *const WORDS[][3] = {
+        {"yoke-1", "9007199254740992", NULL},
+        {"yoke-9", "1", "has the format 'yoke-9'"},
+        {NULL, "1", "was not written by yoke"},
+        {"yoke-1", NULL, "after which step"},
+        {"yoke-1", "-5", "after which step"},
+        {"yoke-1", "abc", "after which step"},
+        {"yoke-1", "18446744073709551615", "after which step"},
+    };
+    for (size_t i = 0; i < sizeof WORDS / sizeof WORDS[0]; i++) {
+        const char *const pair[][2] = {{"format", WORDS[i][0]}, {"step", WORDS[i][1]},
+                                       {"data", "mnist"},       {"model", "softmax"},
+                                       {"shape", "2x2x1"},      {"classes", "3"}};
+        expect_model(pair, 6, 3, 4, WORDS[i][2]);
+    }
+    static const char *const ROWS[][3] = {
+        {"0.5", "20", NULL},        {"1.5", "20", "its holdout or hash_bits is out of range"},
+        {"nan", "20", "holdout"},   {"0.5", "40", "hash_bits"},
+        {"0.5", "-1", "hash_bits"},
+    };
+    for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
+        const char *const pair[][2] = {{"format", "yoke-1"},    {"step", "1"},
+                                       {"data", "mnist"},       {"model", "softmax"},
+                                       {"shape", "2x2x1"},      {"classes", "3"},
+                                       {"holdout", ROWS[i][0]}, {"hash_bits", ROWS[i][1]}};
+        expect_model(pair, 8, 3, 4, ROWS[i][2]);
     }
 }
 

@@ -1,10 +1,13 @@
 #!/bin/bash
-# data_fetch.sh - 'yoke data fetch' and 'yoke data info' as a user meets them. The mirror is a folder (file://), so nothing here
-# touches the network; src/data/fetch_test.c does the same over HTTP.
+# data_fetch.sh - 'yoke data fetch' and 'yoke data info' as a user meets them. The mirror is a
+# folder (file://), so nothing here touches the network; src/data/fetch_test.c does the same over
+# HTTP.
+# san-1: all of it
 . "$(dirname "$0")/../lib.sh"
 need_command curl
 need_mnist
-names='train-images-idx3-ubyte train-labels-idx1-ubyte t10k-images-idx3-ubyte t10k-labels-idx1-ubyte'
+names='train-images-idx3-ubyte train-labels-idx1-ubyte
+    t10k-images-idx3-ubyte t10k-labels-idx1-ubyte'
 real=${XDG_CACHE_HOME:-$HOME/.cache}/yoke/mnist
 mkdir "$tmp/mirror" "$tmp/none"
 for name in $names; do
@@ -36,7 +39,8 @@ for pid in $pids; do
     wait "$pid" || fail "a fetcher ended with status $?"
 done
 expect test "$(ls "$cache")" = "$(printf 'mnist\nmnist.lock\nmnist.verified')"
-(cd "$cache/mnist" && sha256sum --quiet -c ../mnist.verified) || fail "a file differs from its checksum"
+(cd "$cache/mnist" && sha256sum --quiet -c ../mnist.verified) ||
+    fail "a file differs from its checksum"
 
 case_ "a complete cache needs no programs and no mirror"
 PATH=$tmp/none expect_exit 0 "$yoke" data fetch mnist

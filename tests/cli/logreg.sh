@@ -1,11 +1,12 @@
 #!/bin/bash
-# logreg.sh - sparse logistic regression as a user meets it: progressive loss, held-out rows, every format, stops and resumes, what is done with
-# a model that has been learnt, and what is refused.
+# logreg.sh - sparse logistic regression as a user meets it: progressive loss, held-out rows, every
+# format, stops and resumes, uses of a trained model, and refusals.
+# san-1: all of it
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=../tools/helpers.sh
 . "$top/tests/tools/helpers.sh"
 private_cache
-tool npz_reader -lz
+tool npz_reader
 data=synth-criteo:100000:10000
 
 of() # KEY RUN: of its summary
@@ -15,7 +16,8 @@ of() # KEY RUN: of its summary
 
 close_to() # A B PERCENT
 {
-    awk -v a="$1" -v b="$2" -v p="$3" 'BEGIN { exit !(a > 0 && b > 0 && a / b - 1 <= p / 100 && b / a - 1 <= p / 100) }'
+    awk -v a="$1" -v b="$2" -v p="$3" \
+        'BEGIN { exit !(a > 0 && b > 0 && a / b - 1 <= p / 100 && b / a - 1 <= p / 100) }'
 }
 
 # --- progressive loss ---
@@ -30,9 +32,10 @@ expect_exit 0 yoke train logreg --data synth-criteo:1000:600 --batch 1 --run one
 expect_err '^yoke: +average +since +rows +features$'
 expect_same "$(rows_said)" "1 2 4 8 16 32 64 128 256 512 "
 expect_err '^yoke:   0\.693147   0\.693147              1           39$'
-# the averages are those of what lies between them: a(2n) = (a(n) + since) / 2
+# The average since the last line fits both averages: a(2n) = (a(n) + since) / 2.
 # shellcheck disable=SC2016 # awk's
-expect awk '$1 == "yoke:" && $4 ~ /^[0-9]+$/ { if (rows && ($2 - (last + $3) / 2) ^ 2 > 1e-11) exit 1; rows = $4; last = $2 }' "$ERR"
+expect awk '$1 == "yoke:" && $4 ~ /^[0-9]+$/ {
+    if (rows && ($2 - (last + $3) / 2) ^ 2 > 1e-11) exit 1; rows = $4; last = $2 }' "$ERR"
 expect_same "$(json progressive_loss)" "$(of progressive_loss ones)"
 expect_same "$(json test_loss)" null
 
@@ -52,15 +55,18 @@ expect_same "$(rows_said)" "1 2 4 8 16 32 64 128 256 512 "
 # --- evaluation ---
 
 case_ "--holdout: every 20000ex, with AUC, precision and recall"
-expect_exit 0 yoke train logreg --data $data --holdout 0.1 --eval-every 20000ex --json --quiet --run held
+expect_exit 0 yoke train logreg --data $data --holdout 0.1 --eval-every 20000ex --json --quiet \
+    --run held
 expect_no_err
 expect_same "$(json examples) $(json global_steps) $(json stop_reason)" "90000 900 epochs"
-expect_same "$(sed -nE 's/.*"examples":([0-9]+),.*"test\/loss":0\.4[0-9]+,.*"test\/auc":0\.[78].*/\1/p' held/metrics.jsonl | tr '\n' ' ')" \
-    "20000 40000 60000 80000 90000 "
-expect awk -v loss="$(json test_loss)" -v auc="$(json test_auc)" -v p="$(json test_precision)" -v r="$(json test_recall)" \
-    'BEGIN { exit !(loss > 0.40 && loss < 0.45 && auc > 0.79 && auc < 0.86 && p > 0.55 && p < 0.8 && r > 0.3 && r < 0.6) }'
+checks='s/.*"examples":([0-9]+),.*"test\/loss":0\.4[0-9]+,.*"test\/auc":0\.[78].*/\1/p'
+expect_same "$(sed -nE "$checks" held/metrics.jsonl | tr '\n' ' ')" "20000 40000 60000 80000 90000 "
+expect awk -v loss="$(json test_loss)" -v auc="$(json test_auc)" -v p="$(json test_precision)" \
+    -v r="$(json test_recall)" \
+    'BEGIN { exit !(loss > 0.40 && loss < 0.45 && auc > 0.79 && auc < 0.86 &&
+        p > 0.55 && p < 0.8 && r > 0.3 && r < 0.6) }'
 
-case_ "yoke eval agrees with the last evaluation of the training, by default on the rows that were held out"
+case_ "yoke eval agrees with the last evaluation of the training, by default on held-out rows"
 expect_exit 0 yoke eval held --json
 for key in test_loss test_accuracy test_auc test_precision test_recall params_xxh3; do
     expect_same "$(json $key)" "$(of $key held)"
@@ -76,7 +82,8 @@ grep -qi nan "$OUT" && fail "$(grep -i nan "$OUT")"
 
 case_ "batches of evaluation bound its memory, and change nothing else"
 for size in 1 20 100000; do
-    expect_exit 0 yoke train logreg --data $data --holdout 0.1 --eval-every 20000ex --test-batch $size --quiet --run "held-$size"
+    expect_exit 0 yoke train logreg --data $data --holdout 0.1 --eval-every 20000ex \
+        --test-batch $size --quiet --run "held-$size"
     expect_same "$(params_of "held-$size")" "$(params_of held)"
     for key in test_loss test_accuracy test_auc test_precision test_recall; do
         expect_same "$(of $key "held-$size" | cut -c1-10)" "$(of $key held | cut -c1-10)"
@@ -90,15 +97,18 @@ yoke data synth criteo --rows 20000 --features 10000 --seed 1 -o train.libsvm --
 head -n 2000 train.libsvm >known.libsvm
 sed 's/$/ 20000:3 4000000000:1/' known.libsvm >unknown.libsvm
 for file in known unknown; do
-    expect_exit 0 yoke train logreg --data train.libsvm --test-data $file.libsvm --quiet --run "test-$file"
+    expect_exit 0 yoke train logreg --data train.libsvm --test-data $file.libsvm --quiet \
+        --run "test-$file"
     expect_exit 0 yoke eval "test-$file" --json
     expect_same "$(json test_loss) $(json examples)" "$(of test_loss "test-$file") 2000"
 done
-expect_same "$(of test_loss test-known | cut -c1-8) $(of test_auc test-known)" "$(of test_loss test-unknown | cut -c1-8) $(of test_auc test-unknown)"
+expect_same "$(of test_loss test-known | cut -c1-8) $(of test_auc test-known)" \
+    "$(of test_loss test-unknown | cut -c1-8) $(of test_auc test-unknown)"
 expect_same "$(of parameters test-unknown)" "$(of parameters test-known)"
 
 case_ "a target ends it with the parameters that reached it"
-expect_exit 0 yoke train logreg --data $data --holdout 0.1 --target-loss 0.45 --eval-every 2000ex --epochs 5 --quiet --run aim
+expect_exit 0 yoke train logreg --data $data --holdout 0.1 --target-loss 0.45 --eval-every 2000ex \
+    --epochs 5 --quiet --run aim
 expect_same "$(of stop_reason aim)" target_loss
 expect awk -v loss="$(of test_loss aim)" 'BEGIN { exit !(loss > 0.43 && loss <= 0.45) }'
 expect_exit 0 yoke eval aim --json
@@ -117,19 +127,26 @@ done
 mkdir parts
 split -l 7000 train.libsvm parts/part-
 expect_exit 0 yoke train logreg --data parts "${same[@]}" --run folder
-expect_exit 0 yoke train logreg --data parts/part-aa,parts/part-ab,parts/part-ac "${same[@]}" --run list
+expect_exit 0 yoke train logreg --data parts/part-aa,parts/part-ab,parts/part-ac "${same[@]}" \
+    --run list
 expect_same "$(params_of folder) $(params_of list)" "$(params_of libsvm) $(params_of libsvm)"
-yoke train logreg --data - "${same[@]}" --run stdin <train.libsvm >"$OUT" 2>"$ERR" || fail "cannot train on standard input"
+yoke train logreg --data - "${same[@]}" --run stdin <train.libsvm >"$OUT" 2>"$ERR" ||
+    fail "cannot train on standard input"
 expect_same "$(params_of stdin)" "$(params_of libsvm)"
 expect_exit 0 yoke train logreg --data synth-criteo:20000:10000:1 "${same[@]}" --run synth
 expect_same "$(params_of synth)" "$(params_of libsvm)"
 
 case_ "a TFRecord's features by other names"
-expect_exit 0 yoke data convert train.libsvm named.tfrecord --label-name clicked --index-name ids --value-name vals
+expect_exit 0 yoke data convert train.libsvm named.tfrecord --label-name clicked --index-name ids \
+    --value-name vals
 expect_exit 3 yoke train logreg --data named.tfrecord "${same[@]}" --run named
-expect_exit 0 yoke train logreg --data named.tfrecord --label-name clicked --index-name ids --value-name vals "${same[@]}" --run named
+expect_exit 0 yoke train logreg --data named.tfrecord --label-name clicked --index-name ids \
+    --value-name vals "${same[@]}" --run named
 expect_same "$(params_of named)" "$(params_of libsvm)"
-expect_exit 0 yoke eval named # it remembers them
+expect_exit 0 yoke eval libsvm --json
+loss=$(json test_loss)
+expect_exit 0 yoke eval named --json # it remembers them
+expect_same "$(json examples) $(json test_loss)" "20000 $loss"
 
 case_ "labels -1 and +1 are 0 and 1"
 sed -e 's/^0/-1/' -e 's/^1/+1/' train.libsvm >signs.libsvm
@@ -142,19 +159,21 @@ expect_same "$(of parameters hashed)" 257
 expect_exit 0 yoke eval hashed --test-data known.libsvm --json
 expect_same "$(json examples)" 2000
 
-# --- what is done with a model ---
+# --- uses of a model ---
 
 case_ "predictions: one line a row, probabilities that add up, and as right as eval says"
 expect_exit 0 yoke predict held --test-data known.libsvm -o known.csv
 expect_same "$(head -n 1 known.csv) $(wc -l <known.csv)" "row,label,p0,p1 2001"
 # shellcheck disable=SC2016
-expect awk -F, 'NR > 1 && ($3 + $4 - 1) ^ 2 > 1e-9 || NR > 1 && ($4 > $3) != $2 { exit 1 }' known.csv
+expect awk -F, 'NR > 1 && ($3 + $4 - 1) ^ 2 > 1e-9 || NR > 1 && ($4 > $3) != $2 { exit 1 }' \
+    known.csv
 expect_exit 0 yoke eval held --test-data known.libsvm --json
-expect_same "$(paste -d, <(cut -d' ' -f1 known.libsvm) <(tail -n +2 known.csv | cut -d, -f2) | awk -F, '{ n += ($1 > 0) == $2 } END { print n / NR }')" \
-    "$(json test_accuracy)"
+expect_same "$(paste -d, <(cut -d' ' -f1 known.libsvm) <(tail -n +2 known.csv | cut -d, -f2) |
+    awk -F, '{ n += ($1 > 0) == $2 } END { print n / NR }')" "$(json test_accuracy)"
 # shellcheck disable=SC2016
 expect awk -v loss="$(json test_loss)" -F '[, ]' 'NR == FNR { y[NR] = $1; next }
-    FNR > 1 { sum -= log(y[FNR - 1] == 1 ? $4 : $3); n++ } END { exit !(n == 2000 && (sum / n - loss) ^ 2 < 1e-9) }' known.libsvm known.csv
+    FNR > 1 { sum -= log(y[FNR - 1] == 1 ? $4 : $3); n++ }
+    END { exit !(n == 2000 && (sum / n - loss) ^ 2 < 1e-9) }' known.libsvm known.csv
 
 case_ "export: bias and weights, most of them zero where --l1 costs"
 zeros() # NPZ: how many of its weights are zero
@@ -176,12 +195,13 @@ expect close_to "$(of progressive_loss thin)" "$(of progressive_loss full)" 20
 # --- stops ---
 
 long=(--data "$data" --batch 10 --threads 1 --eval-every 1000000 --quiet)
-after() # NAME SIGNAL CODE OPTIONS...: stopped in the middle and resumed it ends as if nothing had happened
+# NAME SIGNAL CODE OPTIONS...: stopped in the middle and resumed it ends as if nothing had happened
+after()
 {
     local name=$1 signal=$2 code=$3 end
     shift 3
-    env --default-signal=INT,QUIT "$BUILD/yoke" train logreg "${long[@]}" "$@" --epochs 1000000 --checkpoint-every 0.1s --run "$name" \
-        >"$OUT" 2>"$ERR" </dev/null &
+    env --default-signal=INT,QUIT "$BUILD/yoke" train logreg "${long[@]}" "$@" --epochs 1000000 \
+        --checkpoint-every 0.1s --run "$name" >"$OUT" 2>"$ERR" </dev/null &
     pid=$!
     wait_until eval "ls $name/checkpoints/*.safetensors >/dev/null 2>&1"
     kill "-$signal" $pid
@@ -189,8 +209,10 @@ after() # NAME SIGNAL CODE OPTIONS...: stopped in the middle and resumed it ends
     end=$(($(checkpoints_of "$name" | tail -n 1 | tr -dc 0-9 | sed 's/^0*//') + 777))
     expect_exit 0 yoke train --resume "$name" --steps $end --quiet
     expect_exit 0 yoke train logreg "${long[@]}" "$@" --steps $end --run "$name.whole"
-    expect_same "$(params_of "$name") $(of examples "$name")" "$(params_of "$name.whole") $(of examples "$name.whole")"
-    expect_same "$(of progressive_loss "$name" | cut -c1-9)" "$(of progressive_loss "$name.whole" | cut -c1-9)"
+    expect_same "$(params_of "$name") $(of examples "$name")" \
+        "$(params_of "$name.whole") $(of examples "$name.whole")"
+    expect_same "$(of progressive_loss "$name" | cut -c1-9)" \
+        "$(of progressive_loss "$name.whole" | cut -c1-9)"
 }
 case_ "Ctrl-C saves and ends; resumed it has the bits of a run that was not stopped"
 after int INT 130
@@ -215,7 +237,38 @@ expect_same "$(of examples two) $(of reproducible one) $(of reproducible two)" "
 expect close_to "$(of progressive_loss two)" "$(of progressive_loss one)" 1
 expect_same "$(of reproducible_why_not two | grep -c thread)" 1
 
-# --- what is refused ---
+# threads_of COMMAND...: how many threads it has while it waits for more rows on its standard input.
+# What is written first does not fit into a pipe, so it is reading when that is gone. Killed then.
+threads_of()
+{
+    rm -f rows.pipe
+    mkfifo rows.pipe
+    "$@" <rows.pipe >"$OUT" 2>"$ERR" &
+    pid=$!
+    exec 7>rows.pipe
+    yes '1 3:1 5:1' | head -c 300000 >&7
+    find "/proc/$pid/task" -mindepth 1 -maxdepth 1 | wc -l
+    kill -9 "$pid"
+    exec 7>&-
+    { wait "$pid"; } 2>/dev/null
+}
+
+case_ "--threads binds the parsers, too; without it every core parses, though one thread computes"
+learn=(yoke train logreg --data - --format libsvm --run bound)
+least=$(threads_of "${learn[@]}" --threads 1)
+for n in 2 5; do
+    expect_same "$(threads_of "${learn[@]}" --threads $n)" $((least + n - 1))
+done
+expect_same "$(threads_of "${learn[@]}")" $((least + $(nproc) - 1))
+printf 'threads = 4\n' >yoke.ini
+expect_same "$(threads_of "${learn[@]}")" $((least + 3))
+rm -rf yoke.ini bound
+learn=(yoke eval one --data - --format libsvm)
+least=$(threads_of "${learn[@]}" --threads 1)
+# 4 that compute are there already
+expect_same "$(threads_of "${learn[@]}" --threads 5)" $((least + 8))
+
+# --- refusals ---
 
 rm -rf runs
 printf '1 3:1 9:1\n0 4:1\n-1 2:1\n+1 3:2\n' >four.libsvm
@@ -225,29 +278,41 @@ few=(--batch 1 --quiet)
 case_ "errors are one sentence with a code"
 expect_error 2 "'yoke train logreg' needs --data" yoke train logreg
 expect_error 3 "cannot open 'absent.libsvm': no such file" yoke train logreg --data absent.libsvm
-expect_error 3 "'bad.libsvm' line 2: expected index:value, found 'x3'" yoke train logreg --data bad.libsvm "${few[@]}"
-expect_error 3 "'bad.libsvm' line 2: expected index:value, found 'x3'" yoke train logreg --data four.libsvm --test-data bad.libsvm "${few[@]}"
-expect_error 3 "'bad.libsvm' line 2: expected index:value, found 'x3'" yoke eval held --test-data bad.libsvm
+expect_error 3 "'bad.libsvm' line 2: expected index:value, found 'x3'" \
+    yoke train logreg --data bad.libsvm "${few[@]}"
+expect_error 3 "'bad.libsvm' line 2: expected index:value, found 'x3'" \
+    yoke train logreg --data four.libsvm --test-data bad.libsvm "${few[@]}"
+expect_error 3 "'bad.libsvm' line 2: expected index:value, found 'x3'" \
+    yoke eval held --test-data bad.libsvm
 expect_error 3 "no rows" yoke train logreg --data empty.libsvm "${few[@]}"
-expect_error 2 "adam would move all 10001 weights, 40.1 kB, at every step" yoke train logreg --data $data --optimizer adam
-expect_error 2 "adam would move all 33762579 weights, 135.1 MB, at every step" yoke train logreg --data $data --optimizer adam --features 33762578
-expect_error 2 "has 10 features, --features 9 are too few" yoke train logreg --data four.libsvm --features 9 "${few[@]}"
-expect_error 2 "--batch 5 is more than the 4 examples" yoke train logreg --data four.libsvm --batch 5
-expect_error 2 "a target needs test data" yoke train logreg --data four.libsvm --target-loss 0.1 "${few[@]}"
-expect_error 2 "--l1 means nothing to --optimizer momentum" yoke train logreg --data four.libsvm --optimizer momentum --l1 1 "${few[@]}"
+expect_error 2 "adam would move all 10001 weights, 40.1 kB, at every step" \
+    yoke train logreg --data $data --optimizer adam
+expect_error 2 "adam would move all 33762579 weights, 135.1 MB, at every step" \
+    yoke train logreg --data $data --optimizer adam --features 33762578
+expect_error 2 "has 10 features, --features 9 are too few" yoke train logreg --data four.libsvm \
+    --features 9 "${few[@]}"
+expect_error 2 "--batch 5 is more than the 4 examples" yoke train logreg --data four.libsvm \
+    --batch 5
+expect_error 2 "a target needs test data" yoke train logreg --data four.libsvm --target-loss 0.1 \
+    "${few[@]}"
+expect_error 2 "--l1 means nothing to --optimizer momentum" yoke train logreg --data four.libsvm \
+    --optimizer momentum --l1 1 "${few[@]}"
 expect_error 2 "--holdout: 0.95 is out of range" yoke train logreg --data four.libsvm --holdout 0.95
 expect_error 2 "--hash-bits: 40 is out of range" yoke train logreg --data four.libsvm --hash-bits 40
 expect_no_runs
 
-case_ "dense pictures of more than two classes are refused, those of two are sparse enough; sparse rows are nothing for a dense model"
+case_ "logreg takes pictures of two classes and no more; a dense model takes no sparse rows"
 tiny pictures train 20 4 4 3
 tiny pictures t10k 20 4 4 3
 tiny binary train 20 4 4 2
 tiny binary t10k 20 4 4 2
 expect_error 2 "logreg .*2 classes, .*3 classes" yoke train logreg --data pictures "${few[@]}"
-expect_error 2 "'four.libsvm' holds sparse rows, and softmax takes dense sets" yoke train softmax --data four.libsvm
-expect_error 2 "'$data' holds sparse rows, and softmax takes dense sets" yoke train softmax --data $data
-expect_error 2 "--holdout and --test-data exclude each other" yoke train logreg --data four.libsvm --holdout 0.5 --test-data four.libsvm "${few[@]}"
+expect_error 2 "'four.libsvm' holds sparse rows, and softmax takes dense sets" \
+    yoke train softmax --data four.libsvm
+expect_error 2 "'$data' holds sparse rows, and softmax takes dense sets" \
+    yoke train softmax --data $data
+expect_error 2 "--holdout and --test-data exclude each other" yoke train logreg --data four.libsvm \
+    --holdout 0.5 --test-data four.libsvm "${few[@]}"
 expect_no_runs
 expect_exit 0 yoke train logreg --data binary --batch 5 --quiet --run two-classes
 expect_same "$(of parameters two-classes) $(of examples two-classes)" "17 20"

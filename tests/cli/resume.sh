@@ -1,12 +1,20 @@
 #!/bin/bash
-# resume.sh - a run that was killed, stopped or damaged goes on, and ends with the bits of one that never stopped. Kills are real
-# and come at random moments: the bits must be right after every one.
+# resume.sh - a run that was killed, stopped or damaged goes on, and ends with the bits of one that
+# never stopped. Kills are real and come at random moments: the bits must be right after every one.
+# san-1: all of it, with two of the optimizers and shorter runs
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=../tools/helpers.sh
 . "$top/tests/tools/helpers.sh"
 need_mnist
 
-endless=100000000 # steps; what is to be interrupted has this many ahead, so that no kill comes too late
+seed=${SEED:-$((RANDOM * 32768 + RANDOM))}
+echo "SEED=$seed"
+RANDOM=$seed
+# Steps of a run that is to be interrupted, so many that no kill comes too late.
+endless=100000000
+# Epochs of a run that is resumed with more to do, and a test loss to reach.
+many=30 target=0.35
+[ -z "$SANITIZED" ] || many=10 target=0.45
 
 checks_of() # RUN: step and test loss of its metrics, in order
 {
@@ -16,6 +24,11 @@ checks_of() # RUN: step and test loss of its metrics, in order
 step_of() # RUN: the step of its newest checkpoint
 {
     checkpoints_of "$1" | tail -n 1 | tr -dc 0-9 | sed 's/^0*//'
+}
+
+sums_of() # RUN: the checksums of its files but log.txt, which says more after every try
+{
+    (cd "$1" && find . -type f ! -name log.txt -exec sha256sum {} + | sort)
 }
 
 has_checkpoint_past() # RUN STEP
@@ -28,17 +41,20 @@ has_two_checkpoints() # RUN
     [ "$(checkpoints_of "$1" | wc -l)" -ge 2 ]
 }
 
-# kill_again RUN: let RUN go on, and kill it after a moment. Some die while they start, some between two checkpoints.
+# kill_again RUN: let RUN go on, and kill it after a moment. Some die while they start, some between
+# two checkpoints.
 kill_again()
 {
     yoke train --resume "$1" >"$OUT" 2>"$ERR" </dev/null &
     pid=$!
-    sleep "0.$((RANDOM % 2))$((RANDOM % 10))"
+    moment=0.$((RANDOM % 2))$((RANDOM % 10))
+    sleep "$moment"
     kill -9 $pid
     ended 137
 }
 
-# expect_same_end RUN ARGS...: RUN, told to stop a little later, ends like a run with ARGS that nobody touched.
+# expect_same_end RUN ARGS...: RUN, told to stop a little later, ends like an undisturbed run with
+# ARGS.
 expect_same_end()
 {
     local run=$1 end key
@@ -53,9 +69,12 @@ expect_same_end()
 }
 
 n=0
-for args in "" "--optimizer momentum --batch 77 --seed 5" "--optimizer adagrad --eval-every 130" \
-    "--optimizer adam --threads 1 --lr 0.0005 --batch 60" "--schedule warmup:300,cosine:12000 --lr 0.1" \
-    "--schedule staircase:0.5:400 --batch 7000 --isa plain"; do
+kinds=("" "--optimizer momentum --batch 77 --seed 5" "--optimizer adagrad --eval-every 130"
+    "--optimizer adam --threads 1 --lr 0.0005 --batch 60"
+    "--schedule warmup:300,cosine:12000 --lr 0.1"
+    "--schedule staircase:0.5:400 --batch 7000 --isa plain")
+[ -z "$SANITIZED" ] || kinds=("${kinds[@]:0:2}") # the others compute other numbers in the same way
+for args in "${kinds[@]}"; do
     n=$((n + 1))
     case_ "killed with -9 again and again, the same bits: ${args:-sgd}"
     # shellcheck disable=SC2086 # words
@@ -84,13 +103,67 @@ expect_err "^yoke: resuming 'young' from the start: it has no checkpoint yet"
 expect_exit 0 yoke train softmax --steps 500 --run old --quiet
 expect_same "$(params_of young)" "$(params_of old)"
 
-case_ "the target of the issue, killed half-way, ends at the same step with the same bits"
-expect_exit 0 yoke train softmax --data mnist --batch 100 --lr 0.01 --target-loss 0.35 --run aim --quiet
-begin aimed softmax --data mnist --batch 100 --lr 0.01 --target-loss 0.35 --checkpoint-every 100 --run aimed
+case_ "... also one that had recorded checks by then"
+yoke train softmax --steps $endless --run early --checkpoint-every $endless >"$OUT" 2>"$ERR" &
+pid=$!
+wait_until test -s early/metrics.jsonl
+kill -9 $pid
+ended 137
+expect_exit 0 yoke train --resume early --steps 500
+expect_err "^yoke: resuming 'early' from the start: it has no checkpoint yet"
+expect_same "$(params_of early)" "$(params_of old)"
+
+# lost RUN: its checkpoints are gone, and it is not started over
+lost()
+{
+    local before
+    before=$(sums_of "$1")
+    expect_error 3 "'$1' has lost its checkpoints: it had one of step [0-9]+$" \
+        yoke train --resume "$1" --steps 600
+    expect_err "^hint: bring '$1/checkpoints' back"
+    expect_same "$(sums_of "$1")" "$before"
+}
+
+case_ "a run that has lost its checkpoints is not started over, and nothing is changed"
+begin robbed softmax --steps $endless --checkpoint-every 50 --run robbed
+wait_until grep -q first_checkpoint robbed/config.json
+kill -9 $pid
+ended 137
+cp -a robbed bare
+rm robbed/checkpoints/*
+rm -r bare/checkpoints
+lost robbed
+lost bare
+cp -a old emptied # a run that ended
+rm emptied/checkpoints/*
+lost emptied
+cp -a emptied ancient # as an older yoke left it: only its summary tells that it had checkpoints
+sed -i '/"first_checkpoint"/d; s/\("run_id": "[^"]*"\),$/\1/' ancient/config.json
+lost ancient
+rm ancient/summary.json # nothing knows any more
+expect_exit 0 yoke train --resume ancient --steps 600 --quiet
+
+case_ "a run that went on from an older yoke's checkpoint knows that it had one"
+cp -a old noted
+sed -i '/"first_checkpoint"/d; s/\("run_id": "[^"]*"\),$/\1/' noted/config.json
+yoke train --resume noted --steps $endless --checkpoint-every $endless >"$OUT" 2>"$ERR" </dev/null &
+pid=$!
+wait_until grep -q '"first_checkpoint": 500' noted/config.json
+kill -9 $pid
+ended 137
+rm noted/checkpoints/*
+lost noted
+
+case_ "a run to a target, killed half-way, ends at the same step with the same bits"
+expect_exit 0 yoke train softmax --data mnist --batch 100 --lr 0.01 --target-loss $target \
+    --run aim --quiet
+begin aimed softmax --data mnist --batch 100 --lr 0.01 --target-loss $target \
+    --checkpoint-every 100 --run aimed
 kill -9 $pid
 ended 137
 expect_exit 0 yoke train --resume aimed
-expect_same "$(params_of aimed) $(json global_steps aimed/summary.json)" "$(params_of aim) $(json global_steps aim/summary.json)"
+expect_same "$(params_of aimed) $(json global_steps aimed/summary.json)" \
+    "$(params_of aim) $(json global_steps aim/summary.json)"
 expect_same "$(json stop_reason aimed/summary.json)" target_loss
 
 case_ "Ctrl-C saves, says so and exits 130; the run goes on from that very step"
@@ -151,34 +224,38 @@ expect_same "$(json global_steps longer/summary.json)" 2345
 case_ "more --epochs go on, and equal the long run, from another folder too"
 expect_exit 0 yoke train softmax --epochs 1 --run further --quiet
 mkdir elsewhere
-(cd elsewhere && expect_exit 0 yoke train --resume ../further --epochs 3 --quiet && [ -z "$case_why" ]) || fail "not from another folder"
+(cd elsewhere && expect_exit 0 yoke train --resume ../further --epochs 3 --quiet &&
+    [ -z "$case_why" ]) || fail "not from another folder"
 expect_exit 0 yoke train softmax --epochs 3 --run far --quiet
 expect_same "$(params_of further)" "$(params_of far)"
 
 case_ "relative paths of data and test data hold from another folder"
 tiny near train 400 4 4 3
 tiny test t10k 40 4 4 3
-expect_exit 0 yoke train softmax --data near --test-data test --batch 7 --epochs 1 --run related --quiet
-(cd elsewhere && expect_exit 0 yoke train --resume ../related --epochs 2 --quiet && [ -z "$case_why" ]) || fail "not from another folder"
-expect_same "$(json stop_reason related/summary.json) $(json examples related/summary.json)" "epochs 800"
+expect_exit 0 yoke train softmax --data near --test-data test --batch 7 --epochs 1 --run related \
+    --quiet
+(cd elsewhere && expect_exit 0 yoke train --resume ../related --epochs 2 --quiet &&
+    [ -z "$case_why" ]) || fail "not from another folder"
+expect_same "$(json stop_reason related/summary.json) $(json examples related/summary.json)" \
+    "epochs 800"
 
 case_ "a run that was given more to do and then killed is not complete"
 expect_exit 0 yoke train softmax --epochs 1 --run twin --quiet
-yoke train --resume twin --epochs 30 --checkpoint-every 50 >"$OUT" 2>"$ERR" </dev/null &
+yoke train --resume twin --epochs $many --checkpoint-every 50 >"$OUT" 2>"$ERR" </dev/null &
 pid=$!
 wait_until has_checkpoint_past twin 600
 kill -9 $pid
 ended 137
 expect_exit 0 yoke train --resume twin --json
-expect_same "$(json global_steps) $(json stop_reason)" "18000 epochs"
+expect_same "$(json global_steps) $(json stop_reason)" "$((many * 600)) epochs"
 
 case_ "a stop rule given to --resume replaces those the run had"
 expect_exit 0 yoke train softmax --run default --quiet # ten epochs, 6,000 steps
 expect_exit 0 yoke train --resume default --steps 7000 --json --quiet
 expect_same "$(json global_steps) $(json stop_reason)" "7000 steps"
 expect_exit 0 yoke train softmax --max-seconds 0.05 --run brief --quiet
-expect_exit 0 yoke train --resume brief --epochs 30 --json --quiet
-expect_same "$(json global_steps) $(json stop_reason)" "18000 epochs"
+expect_exit 0 yoke train --resume brief --epochs $many --json --quiet
+expect_same "$(json global_steps) $(json stop_reason)" "$((many * 600)) epochs"
 
 case_ "runs/latest can be resumed, and its run keeps its own name"
 expect_exit 0 yoke train softmax --epochs 1 --quiet
@@ -193,21 +270,28 @@ expect_exit 0 yoke eval busy
 kill -INT $pid
 ended 130
 
-case_ "options that would change the run are refused; those about stopping, looking and computing are not"
-for args in "--batch 10" "--lr 1" "--seed 2" "--optimizer adam" "--schedule cosine:10" "--momentum 0.5" "--data fashion-mnist"; do
+case_ "options that would change the run are refused; those of stopping, looking, computing are not"
+for args in "--batch 10" "--lr 1" "--seed 2" "--optimizer adam" "--schedule cosine:10" \
+    "--momentum 0.5" "--data fashion-mnist"; do
     # shellcheck disable=SC2086
     expect_error 2 "${args% *} cannot be changed" yoke train --resume far $args
 done
 expect_error 3 "no run folder 'nowhere'" yoke train --resume nowhere
 expect_error 3 "'elsewhere' is not a run folder" yoke train --resume elsewhere
-expect_exit 0 yoke train --resume far --epochs 4 --eval-every 50 --checkpoint-every 1s --keep 1 --threads 1
+expect_exit 0 yoke train --resume far --epochs 4 --eval-every 50 --checkpoint-every 1s --keep 1 \
+    --threads 1
 expect_same "$(checkpoints_of far | wc -l)" 1
 
 case_ "a yoke.ini beside it does not change a resumed run"
 expect_exit 0 yoke train softmax --steps 500 --run calm --quiet
 printf 'batch = 7\nseed = 3\nsteps = 5\n' >yoke.ini
+expect_exit 0 yoke train --resume calm --steps 1000 --quiet
+echo 'shuffle-buffer = 500' >yoke.ini # of which config.json says nothing
+expect_exit 0 yoke train --resume calm --steps 1500 --quiet
+mkdir -p "$XDG_CONFIG_HOME/yoke"
+mv yoke.ini "$XDG_CONFIG_HOME/yoke/yoke.ini" # nor does the user's own file
 expect_exit 0 yoke train --resume calm --steps 2345 --quiet
-rm yoke.ini
+rm "$XDG_CONFIG_HOME/yoke/yoke.ini"
 expect_same "$(params_of calm)" "$(params_of long)"
 
 case_ "--resume --dry-run shows the plan of that run and changes nothing"
@@ -215,7 +299,8 @@ expect_exit 0 yoke train --resume torn-2 --steps $endless --dry-run
 expect_out '^model +softmax, 7850 parameters'
 expect_out '^steps +of 77 examples, 780 an epoch, seed 5'
 expect_out "after $endless steps"
-expect_exit 0 yoke train --resume torn-2 --dry-run # there is nothing left to do, which is no reason to tell nonsense
+# there is nothing left to do, which is no reason to tell nonsense
+expect_exit 0 yoke train --resume torn-2 --dry-run
 expect_out '^model +softmax, 7850 parameters'
 
 # damage FILE HOW
@@ -230,7 +315,8 @@ damage()
     "with a flipped byte") # in the middle of the tensors
         printf '%b' "\\x$(printf %02x $((0x$(xxd_byte "$1" $((size / 2))) ^ 64)))" |
             dd of="$1" bs=1 seek=$((size / 2)) conv=notrunc status=none ;;
-    "with a flipped letter in its header") printf 'X' | dd of="$1" bs=1 seek=20 conv=notrunc status=none ;;
+    "with a flipped letter in its header") printf 'X' | dd of="$1" bs=1 seek=20 conv=notrunc \
+        status=none ;;
     "with a longer tail") echo more >>"$1" ;;
     "that is noise") head -c "$size" /dev/urandom >"$1" ;;
     esac
@@ -247,8 +333,8 @@ kill -9 $pid
 ended 137
 end=$(($(step_of template) + 333))
 expect_exit 0 yoke train softmax --steps $end --run undamaged --quiet
-for how in empty truncated "cut in its header" "with a flipped byte" "with a flipped letter in its header" "with a longer tail" \
-    "that is noise"; do
+for how in empty truncated "cut in its header" "with a flipped byte" \
+    "with a flipped letter in its header" "with a longer tail" "that is noise"; do
     case_ "a newest checkpoint $how is passed over, and the bits are the same"
     rm -rf hurt
     cp -a template hurt
@@ -273,6 +359,40 @@ expect_same "$(grep -c '^yoke: warning' "$ERR")" "$(checkpoints_of hurt | wc -l)
 expect_same "$(cd hurt/checkpoints && sha256sum ./*)" "$before"
 expect_exit 3 yoke eval hurt
 expect_err "all damaged"
+
+case_ "a checkpoint of another run is refused, not passed over, and nothing is changed"
+expect_exit 0 yoke train softmax --steps 300 --checkpoint-every 100 --run mine --quiet
+for args in "--seed 5" "--optimizer momentum" "--lr 0.5 --batch 10" ""; do
+    rm -rf theirs mixed
+    cp -a mine mixed
+    # shellcheck disable=SC2086 # words
+    expect_exit 0 yoke train softmax --steps 400 $args --run theirs --quiet
+    cp theirs/checkpoints/step-000000000400.safetensors mixed/checkpoints/
+    before=$(sums_of mixed)
+    case $args in
+    --seed*) why='its seed is 5, config.json says 1' ;;
+    --opt*) why='its optimizer is momentum, config.json says sgd' ;;
+    *) why='its run_id is [0-9a-f]{16}, config.json says [0-9a-f]{16}' ;;
+    esac
+    expect_error 3 "'mixed/checkpoints/step-000000000400.safetensors' is of another run: $why$" \
+        yoke train --resume mixed --steps 500
+    expect_same "$(sums_of mixed)" "$before"
+done
+rm mixed/checkpoints/step-000000000400.safetensors
+expect_exit 0 yoke train --resume mixed --steps 500 --quiet
+
+case_ "a copied folder is the same run, under any name"
+cp -a mine copy
+expect_exit 0 yoke train --resume copy --steps 500 --quiet
+cp copy/checkpoints/step-000000000500.safetensors mine/checkpoints/
+expect_exit 0 yoke train --resume mine --steps 600 --quiet
+expect_exit 0 yoke train softmax --steps 600 --run unmixed --quiet
+expect_same "$(params_of mine)" "$(params_of unmixed)"
+
+case_ "a seed that was changed in config.json is refused"
+sed -i 's/"seed": 1,/"seed": 2,/' copy/config.json
+expect_error 3 "is of another run: its seed is 1, config.json says 2" \
+    yoke train --resume copy --steps 700
 
 case_ "data that changed since is refused, and the run is as it was"
 tiny digits train 400 4 4 3
@@ -301,13 +421,19 @@ expect_exit 0 yoke train --resume behind --config more.ini --json --quiet
 expect_same "$(json epochs)" "4.0"
 
 case_ "a run stopped by a signal and resumed leaves the curve of one that was not"
-expect_exit 0 yoke train softmax --data small --batch 7 --steps 3000 --eval-every 1000 --run straight --quiet
-bash -c 'yoke train softmax --data small --batch 7 --steps 30000000 --eval-every 1000 --run bent --quiet & sleep 0.2; kill -INT $!; wait $!' \
-    >"$OUT" 2>"$ERR" || true
+expect_exit 0 yoke train softmax --data small --batch 7 --steps 3000 --eval-every 1000 \
+    --run straight --quiet
+yoke train softmax --data small --batch 7 --steps 30000000 --eval-every 1000 --run bent \
+    --quiet >"$OUT" 2>"$ERR" &
+pid=$!
+wait_until test -s bent/metrics.jsonl
+kill -INT $pid
+ended 130
 at=$(json global_steps bent/summary.json)
 expect test "$at" -gt 0
 whole=$(((at / 1000 + 1) * 1000))
 expect_exit 0 yoke train --resume bent --steps "$whole" --quiet
-expect_exit 0 yoke train softmax --data small --batch 7 --steps "$whole" --eval-every 1000 --run flat --quiet
+expect_exit 0 yoke train softmax --data small --batch 7 --steps "$whole" --eval-every 1000 \
+    --run flat --quiet
 curve() { sed -E 's/"seconds":[^,]*,//; s/,"steps_per_second":[^}]*//' "$1/metrics.jsonl"; }
 expect_same "$(curve bent | sha256sum)" "$(curve flat | sha256sum)"

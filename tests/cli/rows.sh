@@ -1,7 +1,11 @@
 #!/bin/bash
-# rows.sh - sparse rows as a user meets them: 'yoke data synth', 'convert' and 'info', from one format to another and back, with files that
-# are malformed, compressed, written by another program, or come through a pipe.
+# rows.sh - sparse rows as a user meets them: 'yoke data synth', 'convert' and 'info', from one
+# format to another and back, with files that are malformed, compressed, written by another program,
+# or come through a pipe.
+# san-1: all of it
 . "$(dirname "$0")/../lib.sh"
+# shellcheck source=../tools/helpers.sh
+. "$top/tests/tools/helpers.sh"
 private_cache
 
 same() # FILE FILE: the same bytes
@@ -175,17 +179,20 @@ def record(*entries):
     return length + crc(length) + data + crc(data)
 out = open(sys.argv[1], 'wb')
 for i in range(1000):
-    out.write(record(entry(b'vals', 2, [0.5 * i, -1.25]), entry(b'ids', 3, [i, 1000003 * i % 33762578]),
+    out.write(record(entry(b'vals', 2, [0.5 * i, -1.25]),
+                     entry(b'ids', 3, [i, 1000003 * i % 33762578]),
                      entry(b'click', 2 if i % 2 else 3, [i % 4 // 3])))
 END
     python3 write.py python.tfrecord || fail "python3 failed"
     names=(--label-name click --index-name ids --value-name vals)
     expect_exit 0 yoke data convert python.tfrecord python.libsvm "${names[@]}"
     awk 'BEGIN { for (i = 0; i < 1000; i++)
-        printf "%d %d:%.10g %d:-1.25\n", i % 4 == 3 ? 1 : -1, i, i / 2, 1000003 * i % 33762578 }' >want.libsvm
+        printf "%d %d:%.10g %d:-1.25\n", i % 4 == 3 ? 1 : -1, i, i / 2, 1000003 * i % 33762578 }' \
+            >want.libsvm
     same python.libsvm want.libsvm
     expect_exit 3 yoke data info python.tfrecord
-    expect_err "'python.tfrecord' byte 0: expected a feature 'label', found only 'vals', 'ids', 'click'"
+    expect_err "'python.tfrecord' byte 0: expected a feature 'label', "
+    expect_err "found only 'vals', 'ids', 'click'"
 else
     skip "needs python3"
 fi
@@ -232,16 +239,38 @@ expect_err 'is not UTF-8'
 
 case_ "--holdout of less than a row is said, and so is data that was piped in once"
 expect_exit 2 yoke train logreg --data a.libsvm --holdout 0.0001 --run none
-expect_err '--holdout 0.0001 of the 3000 rows of .* is none of them; expected at least one'
-yoke train logreg --data - --run piped --quiet <a.libsvm >/dev/null 2>"$ERR" || fail "cannot train on standard input"
+expect_err '--holdout 0.0001 of the 3000 rows of .* is less than one'
+yoke train logreg --data - --run piped --quiet <a.libsvm >/dev/null 2>"$ERR" ||
+    fail "cannot train on standard input"
 expect_exit 2 yoke eval piped
 expect_err 'the run took its data from standard input, which cannot be read again'
 expect_err 'hint: --data FILE'
 expect_exit 0 yoke eval piped --data a.libsvm
 expect_exit 3 yoke train --resume piped --epochs 2
-expect_err 'what was read from standard input once is gone'
+expect_err 'standard input can be read only once'
 expect_exit 2 yoke data info - --format cache
 expect_err "'standard input' cannot be a cache"
 
 case_ "nothing is left but what was asked for"
 expect test -z "$(find . "$XDG_CACHE_HOME" -name '*.tmp.*')"
+
+case_ "rows without any entry are the data's fault, in every format"
+printf '1\n0\n1\n' >none.libsvm
+printf '1 |\n-1 |\n' >none.vw
+printf '1%s\n0%s\n' "$(printf '\t%.0s' {1..39})" "$(printf '\t%.0s' {1..39})" >none.tsv
+for rows in libsvm:none.libsvm vw:none.vw criteo:none.tsv; do
+    for args in "" "--workers 2 --mode async"; do
+        # shellcheck disable=SC2086
+        expect_error 3 "no row of '${rows#*:}' has any entry" \
+            yoke train logreg --data "${rows#*:}" --format "${rows%:*}" --batch 1 $args
+        expect_err '^hint: .*--features N$'
+    done
+done
+expect_no_runs
+expect_exit 0 yoke train logreg --data none.libsvm --format libsvm --batch 1 --features 5 \
+    --run room --quiet
+
+case_ "there is one limit to features"
+expect_error 2 "4294967001" yoke train logreg --data none.libsvm --format libsvm --batch 1 \
+    --features 4294967002
+expect_error 3 "an index up to 4294967000" yoke data info <(echo '1 4294967001:1') --format libsvm

@@ -1,35 +1,51 @@
 #!/bin/bash
-# train.sh - 'yoke train' as a user meets it: what it prints and where, what it leaves in the run folder, when it stops, where
-# options come from, and what it answers to options that cannot be.
+# train.sh - 'yoke train' as a user meets it: its output, the files of a run, the ways to stop, the
+# sources of options, and the answers to options that cannot work.
+# san-1: all of it, with one wrong value for each option that takes a number
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=../tools/helpers.sh
 . "$top/tests/tools/helpers.sh"
 need_mnist
 need_command script
-tool json_check -ljansson
+tool json_check
 
-# Every ten seconds a line where there is no terminal. The process sleeps through nearly all of them, and is asked at the end.
+# Every ten seconds a line where there is no terminal. The process sleeps through most of them, and
+# is asked at the end.
 mkdir slow
-(cd slow && exec yoke train softmax --max-seconds 10.2 --eval-every 5s >out 2>err) &
+hundredths() # since the machine started, by a clock that cannot be set
+{
+    local up
+    read -r up _ </proc/uptime
+    echo "${up/./}"
+}
+started=$(hundredths)
+(cd slow && exec yoke train softmax --steps 100000000 --eval-every 5s >out 2>err) &
 slow=$!
-(sleep 0.5 && kill -STOP $slow && sleep 9.3 && kill -CONT $slow) &
+(sleep 0.5 && kill -STOP $slow && sleep 8 && kill -CONT $slow) &
 waker=$!
+has_line() # the first line has come; when, is then in $came
+{
+    grep -q '^yoke: step ' slow/err && came=$(hundredths)
+}
 
-case_ "the target of the issue is reached near step 7,100 with 90.6 %, and --json prints one object with every key, nothing else"
+case_ "the target is reached near step 7,100 with 90.6 %; --json prints one object with every key"
 expect_exit 0 yoke train softmax --data mnist --batch 100 --lr 0.01 --target-loss 0.35 --json
-json_check schema version run model data mode workers ps hosts batch global_batch shards threads seed optimizer lr global_steps \
-    examples seconds startup_seconds eval_seconds steps_per_second examples_per_second train_loss test_loss test_accuracy \
-    stop_reason target_seconds stale_dropped staleness.mean staleness.p99 staleness.max staleness.histogram restarts \
-    reproducible peak_rss_bytes params_xxh3 workers_detail.0.rank workers_detail.0.host workers_detail.0.steps \
-    workers_detail.0.examples workers_detail.0.seconds workers_detail.0.bytes_sent workers_detail.0.bytes_received \
-    workers_detail.0.phases.input workers_detail.0.phases.pull workers_detail.0.phases.compute workers_detail.0.phases.push \
+json_check schema version run model data mode workers ps hosts batch global_batch shards threads \
+    seed optimizer lr global_steps examples seconds startup_seconds eval_seconds steps_per_second \
+    examples_per_second train_loss test_loss test_accuracy stop_reason target_seconds \
+    stale_dropped staleness.mean staleness.p99 staleness.max staleness.histogram restarts \
+    reproducible peak_rss_bytes params_xxh3 workers_detail.0.rank workers_detail.0.host \
+    workers_detail.0.steps workers_detail.0.examples workers_detail.0.seconds \
+    workers_detail.0.bytes_sent workers_detail.0.bytes_received workers_detail.0.phases.input \
+    workers_detail.0.phases.pull workers_detail.0.phases.compute workers_detail.0.phases.push \
     workers_detail.0.phases.wait <"$OUT" >"$ERR" || fail "$(head -n 1 "$ERR")"
 expect_same "$(json stop_reason)" target_loss
 steps=$(json global_steps)
 expect test "$steps" -ge 6800 -a "$steps" -le 7500 -a $((steps % 100)) = 0
 expect_same "$(json examples)" "$((steps * 100))"
 expect test "$(json test_accuracy | cut -c1-4)" = 0.90
-expect awk "BEGIN { exit !($(json test_loss) <= 0.35 && $(json target_seconds) <= $(json seconds)) }"
+expect awk "BEGIN { exit !($(json test_loss) <= 0.35) }"
+expect awk "BEGIN { exit !($(json target_seconds) <= $(json seconds)) }"
 expect_same "$(json reproducible)" true
 expect grep -qE '^[0-9a-f]{16}$' <<<"$(json params_xxh3)"
 expect_same "$(json params_xxh3)" "$(params_of runs/latest)"
@@ -43,7 +59,8 @@ expect_same "$(json test_loss)" "$loss"
 expect_same "$(json global_steps)" "$steps"
 
 case_ "the same command gives the same bits, whatever runs beside it"
-expect_exit 0 yoke train softmax --data mnist --batch 100 --lr 0.01 --target-loss 0.35 --json --quiet
+expect_exit 0 yoke train softmax --data mnist --batch 100 --lr 0.01 --target-loss 0.35 --json \
+    --quiet
 expect_same "$(json params_xxh3)" "$hash"
 expect_no_err
 
@@ -51,17 +68,21 @@ case_ "a run folder has its parts, a dated name that is not used again, and a li
 day=$(date +%Y%m%d)
 expect test -d "runs/softmax-local-$day-1" -a -d "runs/softmax-local-$day-2"
 expect_same "$(readlink runs/latest)" "softmax-local-$day-2"
-for file in runs/latest/{config.json,ranks.json,summary.json,metrics.jsonl,checkpoints/step-*.safetensors,events/worker-0/events.out.tfevents.*}; do
+for file in runs/latest/{config.json,ranks.json,summary.json,metrics.jsonl} \
+    runs/latest/checkpoints/step-*.safetensors runs/latest/events/worker-0/events.out.tfevents.*; do
     expect test -s "$file"
 done
 expect test -e runs/latest/log.txt
-expect json_check model data batch lr seed optimizer target-loss threads isa version <runs/latest/config.json
+expect json_check model data batch lr seed optimizer target-loss threads isa version \
+    <runs/latest/config.json
 expect json_check ranks.0.rank ranks.0.role ranks.0.host ranks.0.pid <runs/latest/ranks.json
 expect json_check params_xxh3 workers_detail.0.phases.wait <runs/latest/summary.json
 while read -r line; do
-    expect json_check step seconds examples train/loss test/loss test/accuracy lr steps_per_second <<<"$line"
+    expect json_check step seconds examples train/loss test/loss test/accuracy lr steps_per_second \
+        <<<"$line"
 done <<<"$(head -n 3 runs/latest/metrics.jsonl)"
-expect_same "$(grep -oE '"step":[0-9]+' runs/latest/metrics.jsonl | tr -d '\n')" "$(seq -f '"step":%g' 100 100 "$steps" | tr -d '\n')"
+expect_same "$(grep -oE '"step":[0-9]+' runs/latest/metrics.jsonl | tr -d '\n')" \
+    "$(seq -f '"step":%g' 100 100 "$steps" | tr -d '\n')"
 
 case_ "eight starts at once get eight folders"
 mkdir at-once
@@ -73,7 +94,8 @@ done
 for pid in $pids; do
     wait "$pid" || fail "one of them ended with status $?"
 done
-expect_same "$(find at-once/runs -mindepth 1 -maxdepth 1 | sed 's/.*-\([0-9]*\)$/\1/' | sort | tr '\n' ' ')" "1 2 3 4 5 6 7 8 at-once/runs/latest "
+expect_same "$(find at-once/runs -mindepth 1 -maxdepth 1 | sed 's/.*-\([0-9]*\)$/\1/' | sort |
+    tr '\n' ' ')" "1 2 3 4 5 6 7 8 at-once/runs/latest "
 expect test -e at-once/runs/latest/summary.json
 
 case_ "--run names the folder, makes its parents, and never reuses one"
@@ -98,7 +120,8 @@ expect_exit 0 yoke train softmax
 expect_out '^ +6,000 .*%'
 
 case_ "first rule that holds wins: steps"
-expect_exit 0 yoke train softmax --steps 50 --epochs 1 --max-seconds 60 --target-loss 0.01 --json --quiet
+expect_exit 0 yoke train softmax --steps 50 --epochs 1 --max-seconds 60 --target-loss 0.01 --json \
+    --quiet
 expect_same "$(json stop_reason) $(json global_steps)" "steps 50"
 expect_no_err
 
@@ -114,15 +137,24 @@ expect awk "BEGIN { exit !($(json test_accuracy) >= 0.85) }"
 case_ "first rule that holds wins: seconds, and the summary says that the clock ended it"
 expect_exit 0 yoke train softmax --steps 100000000 --max-seconds 0.3 --json --quiet
 expect_same "$(json stop_reason) $(json reproducible)" "max_seconds false"
-expect awk "BEGIN { exit !($(json seconds) >= 0.3 && $(json seconds) < 0.6) }"
+expect awk "BEGIN { exit !($(json seconds) >= 0.3 && $(json seconds) < 30) }" # machines may stop
 
 case_ "--eval-every takes steps, examples and seconds, and the last step is always looked at"
 expect_exit 0 yoke train softmax --steps 20 --eval-every 7 --run seven --quiet
-expect_same "$(grep -oE '"step":[0-9]+' seven/metrics.jsonl | tr '\n' ' ')" '"step":7 "step":14 "step":20 '
+expect_same "$(grep -oE '"step":[0-9]+' seven/metrics.jsonl | tr '\n' ' ')" \
+    '"step":7 "step":14 "step":20 '
 expect_exit 0 yoke train softmax --steps 20 --batch 50 --eval-every 300ex --run examples --quiet
-expect_same "$(grep -oE '"step":[0-9]+' examples/metrics.jsonl | tr '\n' ' ')" '"step":6 "step":12 "step":18 "step":20 '
-expect_exit 0 yoke train softmax --max-seconds 0.5 --eval-every 0.1s --run seconds --quiet
-expect test "$(wc -l <seconds/metrics.jsonl)" -ge 4 -a "$(wc -l <seconds/metrics.jsonl)" -le 6
+expect_same "$(grep -oE '"step":[0-9]+' examples/metrics.jsonl | tr '\n' ' ')" \
+    '"step":6 "step":12 "step":18 "step":20 '
+yoke train softmax --steps 100000000 --eval-every 0.1s --run seconds --quiet >"$OUT" 2>"$ERR" &
+pid=$!
+# shellcheck disable=SC2016 # evaluated each time
+wait_until eval 'test "$(cat seconds/metrics.jsonl 2>/dev/null | wc -l)" -ge 5'
+kill -INT $pid
+ended 130
+# However slow the machine: one check for each tenth of a second at most, and the last.
+seconds=$(sed -nE '$s/.*"seconds":([0-9.e+-]+).*/\1/p' seconds/metrics.jsonl)
+expect awk "BEGIN { exit !($(wc -l <seconds/metrics.jsonl) <= $seconds * 10 + 2) }"
 
 case_ "--keep N keeps the newest N checkpoints"
 expect_exit 0 yoke train softmax --steps 3000 --checkpoint-every 20 --keep 2 --run two --quiet
@@ -131,25 +163,45 @@ expect_same "$(checkpoints_of two | tail -n 1)" step-000000003000.safetensors
 expect test -z "$(find two -name '*.tmp*')"
 
 case_ "every optimizer and every schedule lowers the loss"
-for args in "--optimizer momentum" "--optimizer adagrad" "--optimizer adam" "--schedule staircase:0.5:200" \
-    "--schedule exponential:0.9:100" "--schedule cosine:600" "--schedule cosine:600:0.1" "--schedule warmup:100,cosine:600"; do
+for args in "--optimizer momentum" "--optimizer adagrad" "--optimizer adam" \
+    "--schedule staircase:0.5:200" "--schedule exponential:0.9:100" "--schedule cosine:600" \
+    "--schedule cosine:600:0.1" "--schedule warmup:100,cosine:600"; do
     # shellcheck disable=SC2086 # words
     expect_exit 0 yoke train softmax --epochs 1 $args --json --quiet
     expect awk "BEGIN { exit !($(json test_loss) < 1.1) }"
 done
 
 case_ "a schedule's rate is in the metrics"
-expect_exit 0 yoke train softmax --steps 400 --lr 0.08 --schedule warmup:100,staircase:0.5:200 --run stairs --quiet
-expect_same "$(sed -nE 's/.*"lr":([^,]*).*/\1/p' stairs/metrics.jsonl | tr '\n' ' ')" "0.08 0.04 0.04 0.02 "
+expect_exit 0 yoke train softmax --steps 400 --lr 0.08 --schedule warmup:100,staircase:0.5:200 \
+    --run stairs --quiet
+expect_same "$(sed -nE 's/.*"lr":([^,]*).*/\1/p' stairs/metrics.jsonl | tr '\n' ' ')" \
+    "0.08 0.04 0.04 0.02 "
 
-case_ "other kernels and thread counts find the same model"
-for args in "--isa plain" "--isa avx2" "--isa avx512" "--threads 1" "--threads 4"; do
-    # shellcheck disable=SC2086
-    if run yoke train softmax --steps 1000 $args --json --quiet; then
+case_ "other thread counts find the same model"
+for threads in 1 4; do
+    expect_exit 0 yoke train softmax --steps 1000 --threads $threads --json --quiet
+    expect awk "BEGIN { l = $(json test_loss); exit !(l > 0.58 && l < 0.60) }"
+done
+
+cpu_has() # FLAG...: according to the kernel
+{
+    local flag
+    for flag; do
+        grep -qE "^flags\s*:.* $flag( |\$)" /proc/cpuinfo || return 1
+    done
+}
+declare -A needs=([plain]='' [avx2]='avx2 fma bmi1 bmi2' \
+    [avx512]='avx2 fma bmi1 bmi2 avx512f avx512bw avx512dq avx512vl')
+for isa in plain avx2 avx512; do
+    case_ "the kernels of $isa find the same model"
+    # shellcheck disable=SC2086 # words
+    if cpu_has ${needs[$isa]}; then
+        expect_exit 0 yoke train softmax --steps 1000 --isa $isa --json --quiet
         expect awk "BEGIN { l = $(json test_loss); exit !(l > 0.58 && l < 0.60) }"
     else
-        expect_one_sentence
-        expect_err "isa.*|instruction"
+        expect_error 2 "--isa: this CPU cannot run '$isa'" yoke train softmax --steps 1000 \
+            --isa $isa
+        skip "this CPU lacks $isa"
     fi
 done
 
@@ -166,7 +218,8 @@ case_ "a folder of IDX files trains, and without test files only the training lo
 tiny digits train 40 4 4 3
 expect_exit 0 yoke train softmax --data digits --batch 7 --epochs 2 --json --quiet
 expect_same "$(json global_steps) $(json examples) $(json test_loss)" "12 80 null"
-expect_error 2 "a target needs test data" yoke train softmax --data digits --batch 7 --target-loss 0.1
+expect_error 2 "a target needs test data" yoke train softmax --data digits --batch 7 \
+    --target-loss 0.1
 tiny digits t10k 9 4 4 3
 expect_exit 0 yoke train softmax --data digits --batch 7 --epochs 2 --json --quiet
 expect awk "BEGIN { exit !($(json test_loss) > 0) }"
@@ -177,8 +230,10 @@ tiny wide t10k 9 5 4 3
 tiny many t10k 20 4 4 9
 expect_error 2 "'wide' .5x4x1, 3 classes. does not fit '.*digits' .4x4x1, 3 classes." \
     yoke train softmax --data digits --test-data wide --batch 7
-expect_error 2 "'many' .*9 classes.* does not fit '.*digits'" yoke train softmax --data digits --test-data many --batch 7
-expect_error 2 "batch 41 is more than the 40 examples of '.*digits'" yoke train softmax --data digits --batch 41
+expect_error 2 "'many' .*9 classes.* does not fit '.*digits'" yoke train softmax --data digits \
+    --test-data many --batch 7
+expect_error 2 "batch 41 is more than the 40 examples of '.*digits'" \
+    yoke train softmax --data digits --batch 41
 expect_error 2 "--quiet and --verbose" yoke train softmax --quiet --verbose
 expect_error 2 "--run and --resume" yoke train --run a --resume deep/er/mine
 expect_error 2 "leave out 'softmax'" yoke train softmax --resume deep/er/mine
@@ -189,8 +244,10 @@ expect_no_runs
 case_ "a number that is none, for every option that takes one"
 numbers=$(yoke help train | sed -nE 's/^ +(-., )?--([a-z0-9-]+) (N|X)( .*|$)/\2/p')
 expect test "$(wc -w <<<"$numbers")" -ge 14
+values=(some '' 12x nan inf -5 1e999 --quiet)
+[ -z "$SANITIZED" ] || values=(1e999) # one way through the code
 for name in $numbers; do
-    for value in some '' 12x nan inf -5 1e999 --quiet; do
+    for value in "${values[@]}"; do
         expect_error 2 "--$name" yoke train softmax "--$name" "$value"
     done
     expect_error 2 "--$name needs a value" yoke train softmax "--$name"
@@ -198,23 +255,27 @@ done
 expect_no_runs
 
 case_ "values out of range are told the range"
-for pair in batch=0 batch=1000001 lr=0 lr=1e7 momentum=1 beta2=1 eps=0 steps=0 epochs=0 target-loss=0 target-accuracy=90 \
-    max-seconds=0 keep=0 threads=0 threads=1000 seed=1e17; do
+for pair in batch=0 batch=1000001 lr=0 lr=1e7 momentum=1 beta2=1 eps=0 steps=0 epochs=0 \
+    target-loss=0 target-accuracy=90 max-seconds=0 keep=0 threads=0 threads=1000 seed=1e17; do
     expect_error 2 "--${pair%=*}: ${pair#*=} is out of range: .* to " yoke train softmax "--$pair"
 done
 for pair in batch=1.5 steps=0.5 keep=2.5 seed=0.1; do
     expect_error 2 "--${pair%=*}: '${pair#*=}' is not a whole number" yoke train softmax "--$pair"
 done
 for value in 0 1.5 10m -3 5exx ex s 100q 0s; do
-    expect_error 2 "--eval-every: '$value' is not an interval" yoke train softmax --eval-every "$value"
-    expect_error 2 "--checkpoint-every: '$value' is not an interval" yoke train softmax --checkpoint-every "$value"
+    expect_error 2 "--eval-every: '$value' is not an interval" \
+        yoke train softmax --eval-every "$value"
+    expect_error 2 "--checkpoint-every: '$value' is not an interval" \
+        yoke train softmax --checkpoint-every "$value"
 done
 expect_no_runs
 
 case_ "words that are not among the choices"
-expect_error 2 "--optimizer: 'sdg' is none of sgd.momentum.adagrad.adam" yoke train softmax --optimizer sdg
+expect_error 2 "--optimizer: 'sdg' is none of sgd.momentum.adagrad.adam" \
+    yoke train softmax --optimizer sdg
 expect_error 2 "--isa: 'mmx' is none of" yoke train softmax --isa mmx
-for shape in steps staircase staircase:0.5 staircase:0.5:0 exponential:x:10 cosine cosine:0 warmup:10,steps warmup:x,constant ''; do
+for shape in steps staircase staircase:0.5 staircase:0.5:0 exponential:x:10 cosine cosine:0 \
+    warmup:10,steps warmup:x,constant ''; do
     expect_error 2 "--schedule" yoke train softmax --schedule "$shape"
 done
 expect_error 2 "--quiet: 'maybe' is not true or false" yoke train softmax --quiet=maybe
@@ -259,7 +320,8 @@ mkdir -p "$tmp/home/.config/yoke"
 echo 'batch = 35' >"$tmp/home/.config/yoke/yoke.ini"
 rm yoke.ini
 cache=${XDG_CACHE_HOME:-$HOME/.cache}
-expect_exit 0 env -u XDG_CONFIG_HOME HOME="$tmp/home" XDG_CACHE_HOME="$cache" yoke train softmax --steps 2 --json
+expect_exit 0 env -u XDG_CONFIG_HOME HOME="$tmp/home" XDG_CACHE_HOME="$cache" \
+    yoke train softmax --steps 2 --json
 expect_same "$(json batch)" 35
 rm -r "$XDG_CONFIG_HOME/yoke" runs
 
@@ -305,7 +367,20 @@ case_ "training that diverges says so, and what to try"
 expect_error 1 "diverged" yoke train softmax --schedule exponential:10:1 --steps 500 --quiet
 expect_err '^hint: .*--lr'
 
-terminal() # COMMAND: what it writes to a terminal, into $OUT
+case_ "a model that only the last step broke is no success, and the checkpoint before it stays"
+for mode in "local" "sync --workers 2" "async --workers 2" "allreduce --workers 2"; do
+    rm -rf broken
+    # shellcheck disable=SC2086 # words
+    expect_error 1 "training diverged: the test loss of step 4 is not a number" \
+        yoke train softmax --lr 1e6 --optimizer momentum --l2 1e6 --steps 4 --checkpoint-every 1 \
+        --run broken --quiet --mode $mode
+    expect_err '^hint: .*--lr'
+    expect test ! -e broken/summary.json
+    expect test -z "$(find broken -name '*.tmp*' -o -name 'step-000000000004*')"
+    expect_exit 0 yoke eval broken
+done
+
+terminal() # COMMAND: run it on a terminal, with its output in $OUT
 {
     script -qec "$1" typescript </dev/null >"$OUT" 2>&1
 }
@@ -333,9 +408,14 @@ expect_exit 0 bash -c 'yoke train softmax --steps 100 --quiet | cat'
 expect test -z "$(grep -F $'\033' "$OUT")"
 
 case_ "without a terminal there is one plain line every ten seconds, and no bar"
+wait_until has_line
 wait "$waker"
-wait "$slow" || fail "it ended with status $?"
+kill -INT "$slow"
+pid=$slow
+ended 130
 cp slow/out "$OUT"
 cp slow/err "$ERR"
-expect_same "$(grep -c '^yoke: step [0-9]*  epoch [0-9.]*  train .* steps/s$' "$ERR")" 1
+expect_err '^yoke: step [0-9]*  epoch [0-9.]*  train .* steps/s$'
+expect test $((${came:-0} - started)) -ge 999
+expect test "$(grep -c '^yoke: step ' "$ERR")" -le $((($(hundredths) - started + 1) / 1000))
 expect test -z "$(grep -F $'\033' "$ERR")"

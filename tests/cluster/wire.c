@@ -1,9 +1,12 @@
-/* wire.c - measures what a TCP connection carries, for testbed.sh, where nothing like iperf is installed.
+/* wire.c - measures what a TCP connection carries, for testbed.sh, where no tool like iperf is
+ * installed.
  *
- *     wire get PORT [SENDERS]      accepts SENDERS connections (1), reads them to their ends, prints megabits per second of all together
+ *     wire get PORT [SENDERS]      accepts SENDERS connections (1), reads them to their ends and
+ *                                  prints the megabits per second of all of them together
  *     wire put HOST PORT SECONDS   connects, trying for 5 s, and sends that long
  *
- * The first 0.3 s are not measured, since full token buckets make them faster than the rate. Everything ends within 20 s. */
+ * The first 0.3 s are not measured, since full token buckets make them faster than the rate. Both
+ * commands end within 20 s. */
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>

@@ -1,5 +1,6 @@
-/* cifar.c - fuzz target: any bytes either are CIFAR-10 records, and then every pixel and label is there, or give one sentence. */
-#include "data/cifar.h"
+/* cifar.c - fuzz target: any bytes either are CIFAR-10 records, with every pixel and label, or give
+ * one error message. */
+#include "data/images/cifar.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -16,8 +17,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 {
     struct yk_error e = {0};
     size_t records = n / YK_CIFAR_RECORD;
-    uint8_t *pixels = malloc(records * YK_CIFAR_PIXELS +
-                             1); /* exactly as many as there are: a sanitizer sees one too many */
+    /* exactly as many as there are, so that a sanitizer sees one too many */
+    uint8_t *pixels = malloc(records * YK_CIFAR_PIXELS + 1);
     uint16_t *labels = malloc(records * sizeof *labels + 1);
     if (pixels == NULL || labels == NULL)
         abort();

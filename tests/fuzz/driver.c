@@ -2,9 +2,10 @@
  *
  *     build/san-1/tests/fuzz/idx FILE|FOLDER...
  *
- * The tests replay every corpus this way in the gcc build, and it is how to look at a crash in gdb. A folder means the files in it.
- * Each input gets an allocation of exactly its size, so that AddressSanitizer sees a read one byte past its end.
- * Exit status: 0 if all inputs were survived, 1 if one could not be read; a crash is the target's own. */
+ * The tests replay every corpus this way in the gcc build, and it is how to look at a crash in gdb.
+ * A folder means the files in it. Each input gets an allocation of exactly its size, so that
+ * AddressSanitizer sees a read one byte past its end. Exit status: 0 if the target survived all
+ * inputs, 1 if one could not be read; a crash is the target's own. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* hosts.c - fuzz target: any text, read as --hosts, as a host file and as TF_CONFIG, gives names that a shell and mpirun cannot misread,
- * or a sentence. */
+/* hosts.c - fuzz target: any text, read as --hosts, as a host file and as TF_CONFIG, gives names
+ * that a shell and mpirun cannot misread, or a sentence. */
 #include "launch/hosts.h"
 
 #include <ctype.h>
@@ -16,7 +16,7 @@ static void must(bool promise)
 
 static void sane(const struct yk_host_list *l)
 {
-    must(l->n <= YK_SLOTS_MAX);
+    must(l->n <= YK_HOST_SLOTS_MAX);
     for (size_t i = 0; i < l->n; i++) {
         size_t len = strlen(l->name[i]);
         must(len > 0 && len <= YK_HOST_MAX && isalnum((unsigned char)l->name[i][0]));

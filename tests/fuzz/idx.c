@@ -1,5 +1,6 @@
-/* idx.c - fuzz target: any bytes either parse as IDX, and then keep the promises of idx.h, or give one sentence. */
-#include "data/idx.h"
+/* idx.c - fuzz target: any bytes either parse as IDX, and then keep the promises of idx.h, or give
+ * one error message. */
+#include "data/images/idx.h"
 #include "data/data.h"
 
 #include <stdlib.h>

@@ -1,6 +1,7 @@
-/* jpeg.c - fuzz target: any bytes either are a JPEG picture, and then every pixel is there and can be resized, or give one sentence. */
-#include "data/jpeg.h"
-#include "data/resize.h"
+/* jpeg.c - fuzz target: any bytes either are a JPEG picture, whose pixels are all there and can be
+ * resized, or give one error message. */
+#include "data/images/jpeg.h"
+#include "data/images/resize.h"
 
 #include <stdlib.h>
 
@@ -20,7 +21,7 @@ static void refused(yk_code rc, const struct yk_error *e)
     must(e->code == rc && e->text[0] != '\0');
 }
 
-/* Every byte was written: a sanitizer sees any that was not. */
+/* Reads every byte, so that a sanitizer sees any that was not written. */
 static void look(const uint8_t *p, size_t n)
 {
     uint64_t sum = 0;

@@ -1,5 +1,6 @@
-/* libsvm.c - fuzz target: any bytes as libsvm text either become sound rows, or give one sentence; what is skipped is counted; and
- * rows that were read are written and read again, the same bit by bit. */
+/* libsvm.c - fuzz target: any bytes as libsvm text either become sound rows, or give one error
+ * message; skipped rows are counted; and rows that were read are written and read again, the same
+ * bit for bit. */
 #include "tests/fuzz/rows.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);

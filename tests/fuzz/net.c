@@ -1,5 +1,6 @@
-/* net.c - fuzz target: any bytes either are a net, and then keep the promises of net.h, or give one sentence with a place. */
-#include "model/net.h"
+/* net.c - fuzz target: any bytes either are a net, and then keep the promises of net.h, or give one
+ * sentence with a place. */
+#include "model/net/net.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
-/* npy.c - fuzz target: any bytes either have the header of a matrix, and then it keeps the promises of npy.h, or give one sentence. */
-#include "data/npy.h"
+/* npy.c - fuzz target: any bytes either have the header of a matrix, and then it keeps the promises
+ * of npy.h, or give one sentence. */
+#include "matmul/npy.h"
 
 #include <stdlib.h>
 

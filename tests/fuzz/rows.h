@@ -1,4 +1,4 @@
-/* rows.h - what the fuzz targets of all formats of sparse rows have in common. */
+/* rows.h - the common code of the fuzz targets of all formats of sparse rows. */
 #ifndef YK_TESTS_FUZZ_ROWS_H
 #define YK_TESTS_FUZZ_ROWS_H
 
@@ -19,7 +19,7 @@ static void must_be_equal(const struct yk_chunk *a, const struct yk_chunk *b)
                              memcmp(a->value, b->value, a->entries * sizeof *a->value) == 0));
 }
 
-/* What is written of the rows is read as the same rows. */
+/* Rows that are written are read as the same rows. */
 static void write_and_read(const struct yk_rows_format *f, const struct yk_chunk *c)
 {
     static const struct yk_reading PLAIN = {0};
@@ -37,9 +37,9 @@ static void write_and_read(const struct yk_rows_format *f, const struct yk_chunk
     yk_buf_release(&out);
 }
 
-/* Where lines are cut into pieces makes no difference. */
-static void parse_in_parts(const struct yk_rows_format *f, const struct yk_reading *how,
-                           const uint8_t *bytes, size_t n, const struct yk_chunk *whole)
+/* It makes no difference where lines are cut into pieces. */
+static void parse_in_pieces(const struct yk_rows_format *f, const struct yk_reading *how,
+                            const uint8_t *bytes, size_t n, const struct yk_chunk *whole)
 {
     struct yk_chunk all = {0};
     for (size_t at = 0; at < n;) {
@@ -65,7 +65,7 @@ static void parse_in_parts(const struct yk_rows_format *f, const struct yk_readi
     yk_chunk_release(&all);
 }
 
-/* `exact`: the format gives back the keys that were written. */
+/* `exact`: the format preserves keys. */
 static int fuzz_rows(const struct yk_rows_format *f, const uint8_t *bytes, size_t n, bool exact)
 {
     static const struct yk_reading HOW[] = {
@@ -83,7 +83,7 @@ static int fuzz_rows(const struct yk_rows_format *f, const uint8_t *bytes, size_
         if (exact && p.rc == YK_OK && HOW[i].hash_bits == 0)
             write_and_read(f, &p.c);
         if (i == 2 && f->cut == yk_cut_lines)
-            parse_in_parts(f, &HOW[i], bytes, n, &p.c);
+            parse_in_pieces(f, &HOW[i], bytes, n, &p.c);
         parsed_release(&p);
     }
     return 0;

@@ -1,6 +1,7 @@
-/* rows_cache.c - fuzz target: any bytes either are a cache of rows, and then every row can be read and has only keys there are, or give one
- * sentence. A fuzzer does not guess checksums, so they are made right first where that is possible. */
-#include "data/cache.h"
+/* rows_cache.c - fuzz target: any bytes either are a cache of rows, whose rows can all be read and
+ * have only valid keys, or give one error message. A fuzzer does not guess checksums, so they are
+ * corrected first where that is possible. */
+#include "data/rows/cache.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,7 @@ static uint64_t get(const uint8_t *p, size_t bytes)
     return v;
 }
 
-/* The sums of the first blocks, of the set and of the head. */
+/* Corrects the sums of the first blocks, of the set and of the head. */
 static void make_sums_right(uint8_t *b, size_t n)
 {
     if (n < 128)
@@ -31,14 +32,14 @@ static void make_sums_right(uint8_t *b, size_t n)
         return;
     for (uint64_t i = 0; i < blocks && (i + 1) * 32 <= n - index; i++) {
         uint8_t *entry = b + index + i * 32;
-        struct yk_cache_entry x, real;
+        struct yk_block_info x, real;
         struct yk_rows_block block;
         memcpy(&x, entry, sizeof x);
         if (x.offset % 64 == 0 && x.offset <= n && x.rows <= YK_BLOCK_ROWS &&
             yk_block_bytes(&x) <= n - x.offset) {
             yk_block_view(&block, &x, b + x.offset);
             if (block.first[x.rows] == x.entries) {
-                real = yk_block_entry(&block, x.rows);
+                real = yk_block_describe(&block, x.rows);
                 x.xxh3 = real.xxh3;
                 x.twice = real.twice;
                 memcpy(entry, &x, sizeof x);

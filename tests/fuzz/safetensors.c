@@ -1,4 +1,5 @@
-/* safetensors.c - fuzz target: no bytes may crash the reader, leak, or be accepted with tensors that lie outside its buffer. */
+/* safetensors.c - fuzz target: no bytes may crash the reader, leak, or be accepted with tensors
+ * that lie outside its buffer. */
 #include "param/safetensors.h"
 
 #include <stdlib.h>

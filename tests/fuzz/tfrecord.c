@@ -1,5 +1,6 @@
-/* tfrecord.c - fuzz target: any bytes as a TFRecord file of tf.train.Example either become sound rows, or give one sentence; what is skipped is counted; and
- * rows that were read are written and read again, the same bit by bit. */
+/* tfrecord.c - fuzz target: any bytes as TFRecord of tf.train.Example either become sound rows, or
+ * give one error message; skipped rows are counted; and rows that were read are written and read
+ * again, the same bit for bit. */
 #include "tests/fuzz/rows.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);

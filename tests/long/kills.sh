@@ -1,7 +1,8 @@
 #!/bin/bash
-# kills.sh - 50 random kills of random ranks, of mpirun and of the yoke parent, at random times, in random modes: every job ends
-# within 15 s with the right status, nothing is counted twice or left behind, and a job that was lost goes on from its checkpoint and ends
-# as if nothing had happened, with the bits of the undisturbed run where the mode promises them.
+# kills.sh - 50 random kills of random ranks, of mpirun and of the yoke parent, at random times, in
+# random modes: every job ends within 15 s with the right status, nothing is counted twice or left
+# behind, and a job that was lost goes on from its checkpoint and ends as if nothing had happened,
+# with the bits of the undisturbed run where the mode promises them.
 #
 # SEED=N repeats a campaign (as far as time can be repeated), KILLS=N makes it another length.
 if [ "$(id -u)" = 0 ] && [ -z "${OWN_SHM:-}" ] && unshare -m true 2>/dev/null; then
@@ -19,7 +20,8 @@ RANDOM=$seed
 KILLS=${KILLS:-50}
 hang=15
 
-one_of() # VARIABLE WORDS...: one of them into the variable; a subshell would have random numbers of its own
+# VARIABLE WORDS...: one of them into the variable; a subshell would have random numbers of its own
+one_of()
 {
     local into=$1
     shift $((1 + RANDOM % ($# - 1)))
@@ -36,7 +38,8 @@ expect_exit 0 yoke train softmax "${common[@]}" "${exact[@]}" --run whole --quie
 bits=$(params_of whole)
 expect_same "$(of examples whole)" $((epochs * 60000))
 
-# pick: a mode with its options in $args, whether its bits are promised in $promised, owners and workers
+# pick: a mode with its options in $args, whether its bits are promised in $promised, owners and
+# workers
 pick()
 {
     one_of mode sync sync allreduce async ssp backup
@@ -101,9 +104,11 @@ right_statuses()
     *)
         if [ -n "$second" ]; then
             echo "0 4"
-        elif [ "$started" = no ]; then # a rank that dies in MPI_Init is a start that failed, or it was none yet
+        # a rank that dies in MPI_Init is a start that failed, or it was none yet
+        elif [ "$started" = no ]; then
             echo "4 0"
-        elif [ "$victim" -ge "$ps" ] && [ "$mode" != allreduce ] && { [ "$loss" = continue ] || [ "$loss" = replace ]; }; then
+        elif [ "$victim" -ge "$ps" ] && [ "$mode" != allreduce ] && { [ "$loss" = continue ] ||
+            [ "$loss" = replace ]; }; then
             echo 0
         elif [ "$restarts" -gt 0 ]; then
             echo "0 4" # 4 if there was no checkpoint yet
@@ -131,7 +136,8 @@ kill_now() # parent, mpirun or a rank; whether there was one is in $killed
 
 for ((n = 1; n <= KILLS; n++)); do
     pick
-    case_ "$n: $mode, $ps+$workers, $loss, restarts $restarts: kill $victim after $moment s${second:+, $second after another $pause s}"
+    then=${second:+, $second after another $pause s}
+    case_ "$n: $mode, $ps+$workers, $loss, restarts $restarts: kill $victim after $moment s$then"
     run=run-$n
     begin_job yoke train softmax "${args[@]}" --hosts "localhost:$workers" --run "$run"
     sleep "$moment"
@@ -164,7 +170,8 @@ for ((n = 1; n <= KILLS; n++)); do
     if [ "$status" = 0 ]; then
         expect_whole "$run"
     elif [ -e "$run/config.json" ]; then
-        [ "$status" != 4 ] || grep -q 'yoke train --resume' "$ERR" || ! has_checkpoint "$run" || fail "no word on how to resume"
+        [ "$status" != 4 ] || grep -q 'yoke train --resume' "$ERR" || ! has_checkpoint "$run" ||
+            fail "no word on how to resume"
         resume=()
         one_of where processes threads
         [ "$where" = processes ] || resume=(--workers "$workers")

@@ -1,8 +1,11 @@
 #!/bin/bash
-# slurm.sh - jobs started by srun, on a Slurm of this script's own: two nodes on this machine, a munge with its own key and socket, and a
-# network, processes and a /dev/shm that end with the script. The system's Slurm, if there is one, is neither read nor touched.
-if [ "$(id -u)" = 0 ] && [ -z "${OWN_WORLD:-}" ] && unshare -m -n --pid --fork true 2>/dev/null; then
-    OWN_WORLD=yes exec unshare -m -n --pid --fork --kill-child --mount-proc --propagation private bash "$0"
+# slurm.sh - jobs started by srun, on a Slurm of this script's own: two nodes on this machine, a
+# munge with its own key and socket, and a network, processes and a /dev/shm that end with the
+# script. The system's Slurm, if there is one, is neither read nor touched.
+if [ "$(id -u)" = 0 ] && [ -z "${OWN_WORLD:-}" ] && unshare -m -n --pid --fork true \
+    2>/dev/null; then
+    OWN_WORLD=yes exec unshare -m -n --pid --fork --kill-child --mount-proc --propagation private \
+        bash "$0"
 fi
 PATH=$PATH:/usr/sbin:/sbin
 . "$(dirname "$0")/../lib.sh"
@@ -16,10 +19,12 @@ need_command slurmd
 need_command munged
 need_command ip
 need_mnist
-tool json_check -ljansson
+tool json_check
 unset "${!SLURM_@}" "${!OMPI_@}" "${!PMIX_@}"
-mount -t tmpfs tmpfs /dev/shm && ip link set lo up && ip link add eth0 type veth peer name eth1 && ip link set eth0 up &&
-    ip link set eth1 up && ip address add 198.18.255.1/24 dev eth0 || exit 1 # neither Slurm nor Open MPI is content with 127.0.0.1
+mount -t tmpfs tmpfs /dev/shm && ip link set lo up && ip link add eth0 type veth peer name eth1 &&
+    ip link set eth0 up &&
+    ip link set eth1 up && ip address add 198.18.255.1/24 dev eth0 ||
+    exit 1 # neither Slurm nor Open MPI is content with 127.0.0.1
 
 # --- a cluster of two nodes, both this machine ---
 
@@ -57,8 +62,9 @@ END
 case_ "a Slurm of our own starts"
 dd if=/dev/urandom of="$slurm/munge/key" bs=128 count=1 status=none
 chmod 400 "$slurm/munge/key"
-munged --force --socket="$slurm/munge/socket" --key-file="$slurm/munge/key" --pid-file="$slurm/munge/pid" --log-file="$slurm/munge/log" \
-    --seed-file="$slurm/munge/seed" --num-threads=1 >"$OUT" 2>"$ERR" </dev/null || fail "munged does not start"
+munged --force --socket="$slurm/munge/socket" --key-file="$slurm/munge/key" \
+    --pid-file="$slurm/munge/pid" --log-file="$slurm/munge/log" --seed-file="$slurm/munge/seed" \
+    --num-threads=1 >"$OUT" 2>"$ERR" </dev/null || fail "munged does not start"
 slurmctld -D >"$slurm/daemons" 2>&1 </dev/null &
 for node in n0 n1; do
     slurmd -D -N $node >>"$slurm/daemons" 2>&1 </dev/null &
@@ -67,7 +73,8 @@ nodes_are_idle()
 {
     [ "$(timeout 2 sinfo -h -o '%T %D' 2>/dev/null)" = "idle 2" ]
 }
-wait_until nodes_are_idle || skip_all "Slurm does not start here: $(grep -h error "$slurm"/*.log | tail -n 1)"
+wait_until nodes_are_idle || skip_all "Slurm does not start here: $(grep -h error "$slurm"/*.log |
+    tail -n 1)"
 
 # --- jobs ---
 
@@ -87,7 +94,8 @@ nobody_is_left()
 
 expect_nobody_left()
 {
-    wait_until nobody_is_left || fail "something is left: $(pgrep -ax yoke) $(find /dev/shm -mindepth 1)"
+    wait_until nobody_is_left ||
+        fail "something is left: $(pgrep -ax yoke) $(find /dev/shm -mindepth 1)"
 }
 
 slurm() # TASKS ARGS...: yoke train over both nodes
@@ -120,7 +128,8 @@ expect test ! -e few
 
 case_ "ranks that cannot reach each other end, and do not crash"
 expect_exit_of_unreachable() { [ "$1" != 0 ] && [ "$1" != 139 ]; }
-run timeout -k 1 40 env OMPI_MCA_btl=self srun -Q -K -N 2 -n 2 --mpi=pmix yoke train softmax --run apart
+run timeout -k 1 40 env OMPI_MCA_btl=self srun -Q -K -N 2 -n 2 --mpi=pmix yoke train softmax \
+    --run apart
 expect expect_exit_of_unreachable $?
 expect_err "^yoke: cannot meet the other ranks"
 expect_nobody_left
@@ -146,18 +155,22 @@ expect grep -q 'worker 2 is lost: process [0-9]* has ended; going on with 2' tor
 expect_nobody_left
 
 case_ "Slurm starts no new one: it says so and goes on without"
-in_background 4 softmax "${same[@]}" --mode sync --checkpoint-every 300 --on-worker-loss replace --run short
+in_background 4 softmax "${same[@]}" --mode sync --checkpoint-every 300 --on-worker-loss replace \
+    --run short
 kill -9 "$(last_worker short)"
 wait "$pid"
 expect_bits short
-expect grep -q 'worker 2 cannot be replaced: this launcher cannot start processes later on.*; going on without' short/log.txt
+expect grep -q 'worker 2 cannot be replaced: .* cannot start processes later.*; going on without' \
+    short/log.txt
 expect_nobody_left
 
 case_ "srun hands signals on: SIGUSR1 makes it save and stop"
-in_background 3 softmax --threads 1 --steps 100000000 --eval-every 10000 --checkpoint-every 0.2s --run asked
+in_background 3 softmax --threads 1 --steps 100000000 --eval-every 10000 --checkpoint-every 0.2s \
+    --run asked
 kill -USR1 "$(pgrep -ox srun)"
 wait_until test -e asked/summary.json
 wait "$pid"
 expect_same "$(json stop_reason asked/summary.json)" signal
-expect_same "$(checkpoints_of asked | tail -n 1)" "$(printf 'step-%012d.safetensors' "$(json global_steps asked/summary.json)")"
+expect_same "$(checkpoints_of asked | tail -n 1)" \
+    "$(printf 'step-%012d.safetensors' "$(json global_steps asked/summary.json)")"
 expect_nobody_left

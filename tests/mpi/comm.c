@@ -1,5 +1,5 @@
-/* comm.c - ranks that talk: order, sizes, both directions, owners and workers in one process, speed, and what waiting costs.
- * See ends.h for how it is called. */
+/* comm.c - ranks that talk: order, sizes, both directions, owners and workers in one process,
+ * speed, and what waiting costs. See ends.h for how it is called. */
 #include "tests/mpi/ends.h"
 
 #include <sys/resource.h>
@@ -8,7 +8,8 @@ static const size_t SIZES[] = {0,      1,      64,    3072, 3073,    31400, 0,  
                                262145, 700000, 31400, 3000, 5 << 20, 17,    100000, 0};
 enum { SIZE_COUNT = sizeof SIZES / sizeof *SIZES };
 
-/* Every worker sends every owner every size, several times; owners answer from their handlers. Owner 1 of two wants only even ones. */
+/* Every worker sends every owner every size, several times; owners answer from their handlers.
+ * Owner 1 of two wants only even ones. */
 static void exchange(void)
 {
     enum { TIMES = 3 };
@@ -66,7 +67,8 @@ static void exchange(void)
     end("exchange", true);
 }
 
-/* Messages that come before the handler is attached wait; a lock held for long stops nobody else. */
+/* Messages that come before the handler is attached wait; a lock held for long stops nobody
+ * else. */
 static void late(void)
 {
     open_comm();
@@ -138,7 +140,8 @@ static void rate(void)
     end("rate", true);
 }
 
-/* 64 MB from every worker to the owner, which computes meanwhile (the helper has to move it all). */
+/* 64 MB from every worker to the owner, which computes meanwhile (the helper has to move it
+ * all). */
 static void bulk(void)
 {
     enum { BYTES = 64 << 20 };
@@ -170,10 +173,12 @@ static void bulk(void)
                   "the 64 MB of rank %d are wrong", r);
         printf("bulk %.2f GB/s\n", (job.size - 1) * (double)BYTES / took / 1e9);
     }
+    free(data);
     end("bulk", true);
 }
 
-/* An all-reduce of 64 MB as the strategies do it: every rank owns a slice, gets it from all, and sends it to all. */
+/* An all-reduce of 64 MB as the strategies do it: every rank owns a slice, gets it from all, and
+ * sends it to all. */
 static struct {
     atomic_int pushed, replied;
     unsigned char *in[ENDS], *data, *out;
@@ -196,7 +201,7 @@ static void slice_arrive(void *arg, const struct yk_note *note, const void *data
     } else if (atomic_fetch_add(&sl.pushed, 1) + 1 == job.size) {
         atomic_store(&sl.pushed, 0);
         for (int w = 0; w < plan.workers; w++)
-            post(e->self, yk_worker_endpoint(comm, w), REPLY, note->id, sl.in[w], sl.slice,
+            post(e->self, yk_worker_endpoint(comm, w), REPLY, note->word[0], sl.in[w], sl.slice,
                  &sl.pending); /* not the sum: each its own back */
     }
 }

@@ -1,11 +1,14 @@
-/* ends.h - endpoints that check what they are sent, for the tests of the MPI engine (comm.c, faults.c), which comm.sh starts with mpirun.
+/* ends.h - endpoints that check what they are sent, for the tests of the MPI engine (comm.c,
+ * faults.c), which comm.sh starts with mpirun.
  *
- *   PROGRAM CASE [OWNERS [WORKERS [HEARTBEAT]]]
+ * PROGRAM CASE [OWNERS [WORKERS [HEARTBEAT]]]
  *
- * Every rank runs the same case and says what went wrong on stderr; a rank without complaints prints "ok CASE RANK", which is what the
- * script counts, because mpirun's status means nothing once a rank was killed. Data are a pattern that depends on sender, receiver
- * and number, so that a piece in the wrong place is noticed.
- * THREADS: handlers run on whatever thread drives; what they share with the cases is atomic, or read after it. */
+ * Every rank runs the same case and says what went wrong on stderr; a rank without complaints
+ * prints "ok CASE RANK", which is what the script counts, because mpirun's status means nothing
+ * once a rank was killed. Data are a pattern that depends on sender, receiver and number, so that a
+ * piece in the wrong place is noticed.
+ * THREADS: handlers run on whatever thread drives; what they share with the cases is atomic, or
+ * read after it. */
 #ifndef YK_TESTS_MPI_ENDS_H
 #define YK_TESTS_MPI_ENDS_H
 
@@ -66,10 +69,10 @@ static inline bool matches(const unsigned char *data, size_t n, int from, int to
 /* An endpoint of the test: it counts and checks what comes. */
 struct end {
     int self;
-    bool picky;               /* wants only data with an even id */
-    bool answers;             /* sends back what comes, from its handler */
-    bool obeys;               /* a STOP is from somebody who does not hear us any more */
-    bool verify;              /* looks at every byte */
+    atomic_bool picky;        /* wants only data with an even id */
+    atomic_bool answers;      /* sends back what comes, from its handler */
+    atomic_bool obeys;        /* a STOP is from somebody who does not hear us any more */
+    atomic_bool verify;       /* looks at every byte */
     atomic_ullong next[ENDS]; /* the id that has to come next, by sender */
     atomic_uint stops;
     atomic_int lost[ENDS];
@@ -84,10 +87,11 @@ static struct end ends[ENDS];
 static inline void *place(void *arg, const struct yk_note *note)
 {
     struct end *e = arg;
-    if (e->picky && note->id % 2 == 1)
+    if (e->picky && note->word[0] % 2 == 1)
         return NULL;
     unsigned char **slot =
-        &e->slot[note->from][note->id % SLOTS]; /* a case that comes round again uses one size */
+        &e->slot[note->from]
+                [note->word[0] % SLOTS]; /* a case that comes round again uses one size */
     if (*slot == NULL)
         *slot = malloc(note->bytes);
     return *slot;
@@ -96,8 +100,11 @@ static inline void *place(void *arg, const struct yk_note *note)
 static inline void post(int from, int to, int kind, uint64_t id, const void *data, size_t n,
                         atomic_uint *pending)
 {
-    struct yk_note note = {
-        .from = (uint16_t)from, .to = (uint16_t)to, .kind = (uint16_t)kind, .id = id, .step = n};
+    struct yk_note note = {.from = (uint16_t)from,
+                           .to = (uint16_t)to,
+                           .kind = (uint16_t)kind,
+                           .word = {id},
+                           .step = n};
     yk_comm_send(comm, &note, data, n, pending);
 }
 
@@ -106,23 +113,24 @@ static inline void arrive(void *arg, const struct yk_note *note, const void *dat
     struct end *e = arg;
     uint64_t want = atomic_load(&e->next[note->from]);
     check(note->to == e->self, "endpoint %d got a message for %d", e->self, note->to);
-    check(note->id == want, "endpoint %d got message %llu of %d, not %llu", e->self,
-          (unsigned long long)note->id, note->from, (unsigned long long)want);
-    check(note->bytes == note->step, "message %llu lost its length", (unsigned long long)note->id);
-    if (note->bytes == 0 || (e->picky && note->id % 2 == 1))
+    check(note->word[0] == want, "endpoint %d got message %llu of %d, not %llu", e->self,
+          (unsigned long long)note->word[0], note->from, (unsigned long long)want);
+    check(note->bytes == note->step, "message %llu lost its length",
+          (unsigned long long)note->word[0]);
+    if (note->bytes == 0 || (e->picky && note->word[0] % 2 == 1))
         check(data == NULL, "unwanted data were delivered");
     else if (e->verify) /* an answer is what was sent */
-        check(data != NULL && (matches(data, note->bytes, note->from, note->to, note->id) ||
+        check(data != NULL && (matches(data, note->bytes, note->from, note->to, note->word[0]) ||
                                (note->kind == REPLY &&
-                                matches(data, note->bytes, note->to, note->from, note->id))),
-              "message %llu of %d to %d has wrong data", (unsigned long long)note->id, note->from,
-              note->to);
+                                matches(data, note->bytes, note->to, note->from, note->word[0]))),
+              "message %llu of %d to %d has wrong data", (unsigned long long)note->word[0],
+              note->from, note->to);
     if (note->kind == STOP) {
         atomic_fetch_add(&e->stops, 1);
         if (e->obeys)
             comm->ops->fence(comm, note->from);
     } else if (e->answers)
-        post(e->self, note->from, REPLY, note->id, data, data != NULL ? note->bytes : 0,
+        post(e->self, note->from, REPLY, note->word[0], data, data != NULL ? note->bytes : 0,
              &e->pending);
     atomic_store(&e->next[note->from], want + 1);
 }
@@ -159,7 +167,8 @@ static inline bool until(int endpoint, atomic_ullong *count, uint64_t want, doub
     }
 }
 
-/* Wait for lost(whom); `starved` counts the time during which this process got no processor, which the engine does not count either. */
+/* Wait for lost(whom); `starved` counts the time during which this process got no processor,
+ * which the engine does not count either. */
 static double starved;
 static inline bool until_lost(int endpoint, int whom, double seconds)
 {
@@ -226,7 +235,7 @@ static inline int run_case(const struct test_case *cases, int argc, char **argv)
         printf("launched: %s\n", yk_mpi_launched() ? "yes" : "no");
         return 0;
     }
-    yk_code rc = yk_mpi_join(&job, &e);
+    yk_code rc = yk_mpi_join(&job, strncmp(argv[1], "replace", 7) == 0, &e);
     if (rc != YK_OK) {
         fprintf(stderr, "%s: %s\nhint: %s\n", argv[0], e.text, e.hint);
         return (int)rc;

@@ -1,6 +1,7 @@
 #!/bin/bash
-# matmul.sh - 'yoke matmul' on one process and on several: products and traces that agree whoever makes them, ranks that lack a file, what it
-# refuses, and how it ends when a rank dies, an input changes or the user has had enough.
+# matmul.sh - 'yoke matmul' on one process and on several: products and traces agree for any number
+# of ranks, also if a rank lacks a file; mistakes are refused; and the job ends well when a rank
+# dies, an input changes or the user presses Ctrl-C.
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=../tools/helpers.sh
 . "$top/tests/tools/helpers.sh"
@@ -12,7 +13,9 @@ here=(mpirun --bind-to none --oversubscribe)
 
 near() # A B TOLERANCE
 {
-    awk -v a="$1" -v b="$2" -v t="$3" 'BEGIN { d = a - b; exit !(a != "" && b != "" && d <= t && -d <= t) }' || fail "'$1' is not near '$2'"
+    awk -v a="$1" -v b="$2" -v t="$3" \
+        'BEGIN { d = a - b; exit !(a != "" && b != "" && d <= t && -d <= t) }' ||
+        fail "'$1' is not near '$2'"
 }
 
 moved_as_planned() # within 5 % of the plan
@@ -32,7 +35,9 @@ npy() # FILE ROWS COLS BYTE...: float32, all its bytes from printf
     done >>"$file"
 }
 
-same_elements() # FILE FILE: rounding apart. Ranks cut a product in their own ways, so sums are made in other orders, and bytes may differ
+# FILE FILE: equal but for rounding. The order of sums depends on the number of ranks, so bytes may
+# differ.
+same_elements()
 {
     python3 - "$@" <<'END' || fail "the elements of $1 and $2 differ"
 import array, sys
@@ -42,11 +47,14 @@ def load(path):
     v.frombytes(data[128:])
     return data[:128], v
 (head, a), (other, b) = map(load, sys.argv[1:])
-sys.exit(not (head == other and len(a) == len(b) > 0 and max(map(abs, map(float.__sub__, a, b))) <= 1e-5 * max(map(abs, a)) > 0))
+if head != other or len(a) != len(b) or len(a) == 0:
+    sys.exit(1)
+error = max(map(abs, map(float.__sub__, a, b)))
+sys.exit(not error <= 1e-5 * max(map(abs, a)) > 0)
 END
 }
 
-left() # what no run may leave
+left() # temporary files, which no run may leave behind
 {
     find . -name '*.tmp.*'
 }
@@ -110,7 +118,7 @@ same_elements z.npy z4.npy
 expect_exit 0 yoke matmul x.npy y.npy --trace --workers 3 --quiet --json
 near "$(json trace)" "$trace" 0.5
 
-case_ "started by mpirun it just joins; a rank without the files gets blocks, rank 0 writes its tiles"
+case_ "mpirun starts it, and a rank has no files: it gets blocks, and rank 0 writes its tiles"
 mkdir -p far
 expect_exit 0 "${here[@]}" -n 2 yoke matmul x.npy y.npy --json --quiet
 near "$(json trace)" "$trace" 0.5
@@ -133,9 +141,14 @@ same_elements whole.npy tiles.npy
 rm whole.npy tiles.npy
 expect test "$(json memory_planned)" -le $((170 << 20))
 expect test "$(json peak_rss_bytes)" -le $((170 << 20))
+expect_exit 0 yoke matmul --n 5 --quiet --json
+trace=$(json trace)
 for what in "" --trace; do
     # shellcheck disable=SC2086 # no word, or one
-    expect_exit 0 yoke matmul --n 5 $what --memory 152 --quiet # the least that the option takes
+    # the least that the option takes
+    expect_exit 0 yoke matmul --n 5 $what --memory 152 --quiet --json
+    near "$(json trace)" "$trace" 0.00001
+    [ "$what" ] || expect_same "$(json verified)" true
 done
 
 case_ "a terminal shows how far it is, once"
@@ -187,7 +200,8 @@ done <<'END'
 1 --n 5 -o missing/c.npy @ missing/c.npy
 END
 cp y.npy far/x.npy
-expect_exit 3 "${here[@]}" -n 1 yoke matmul x.npy x.npy : -n 1 --wdir "$PWD/far" yoke matmul x.npy x.npy
+expect_exit 3 "${here[@]}" -n 1 yoke matmul x.npy x.npy : -n 1 --wdir "$PWD/far" \
+    yoke matmul x.npy x.npy
 expect_err "another file on rank 1"
 
 begin() # ARGS...: in the background, until it works; its process is $pid
@@ -222,7 +236,8 @@ done
 
 case_ "kill -9 of a rank ends it with exit code 4"
 begin --workers 3
-victim=$(grep -lsz "^MARK=$tmp\$" /proc/[0-9]*/environ | xargs -r grep -lsz '^OMPI_COMM_WORLD_RANK=1$' | while read -r file; do
+victim=$(grep -lsz "^MARK=$tmp\$" /proc/[0-9]*/environ | xargs -r grep \
+    -lsz '^OMPI_COMM_WORLD_RANK=1$' | while read -r file; do
     file=${file%/environ}
     [ "$(cat "$file/comm" 2>/dev/null)" != yoke ] || echo "${file#/proc/}"
 done | head -n 1)

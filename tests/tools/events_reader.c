@@ -1,13 +1,14 @@
-/* events_reader.c - prints what a TensorBoard event file says, one line per thing it says:
+/* events_reader.c - prints a TensorBoard event file, one line per entry:
  *
  *     version brain.Event:2
  *     node softmax/product MatMul flatten softmax/weight
  *     scalar 100 train/loss 1.88451
  *     histogram 100 softmax.bias 30 10          (step, tag, buckets, values counted)
- *     session 200                               (a restart at this step: what came later before is void)
+ *     session 200                               (a restart at this step: later ones are void)
  *
- * Written from the definition of the format alone (TFRecord framing, masked crc32c, protobuf wire format), without a line of
- * yoke's own code, so that an error in one shows. Exit status 1, with a sentence, at the first byte that is not as it should be. */
+ * It was written from the definition of the format alone (TFRecord framing, masked crc32c, protobuf
+ * wire format), without a line of yoke's own code, so that an error in one shows. Exit status 1,
+ * with a sentence, at the first byte that is wrong. */
 #include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>

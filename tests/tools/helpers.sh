@@ -1,19 +1,33 @@
 # shellcheck shell=bash
-# helpers.sh - what the tests of training share, on top of lib.sh: errors as a user should see them, and the small programs beside
-# this file, which read what yoke writes without using any of its code.
+# helpers.sh - functions that the tests of training share, on top of lib.sh: they expect errors as a
+# user should see them, and bring the small programs beside this file, which read yoke's files
+# without any of its code.
 #
 #   . "$(dirname "$0")/../lib.sh"
 #   . "$top/tests/tools/helpers.sh"
 : "${top:?lib.sh comes first}" "${tmp:?}"
 
-tool() # NAME [LIBRARY...]: build tests/tools/NAME.c into the test's own folder, which is on the PATH from then on
+# tool NAME...: put programs of tests/tools (json_check) or another folder of tests (mpi/comm) onto
+# the PATH. 'make test' has built them, which it says by MADE; a script that is run by itself asks
+# make for them.
+tool()
 {
-    local name=$1
-    shift
-    mkdir -p "$tmp/tools"
-    PATH=$tmp/tools:$PATH
-    "${CC:-cc}" -std=gnu17 -Wall -Wextra -O1 -o "$tmp/tools/$name" "$top/tests/tools/$name.c" "$@" ||
-        skip_all "cannot build tests/tools/$name.c"
+    local name programs=() sanitizer=()
+    for name; do
+        [[ $name = */* ]] || name=tools/$name
+        programs+=("${BUILD#"$top/"}/tests/$name")
+        PATH=$BUILD/tests/${name%/*}:$PATH
+    done
+    [ -z "${MADE:-}" ] || return
+    case $SANITIZED in
+    *address*) sanitizer=(SAN=1) ;;
+    *thread*) sanitizer=(SAN=thread) ;;
+    esac
+    if ! make -s -C "$top" BUILD="${BUILD#"$top/"}" "${sanitizer[@]}" "${programs[@]}"; then
+        case_ "programs of the test build: $*"
+        fail "make failed"
+        exit 1
+    fi
 }
 
 # The last command said one sentence and at most one hint, and nothing else anywhere.
@@ -32,7 +46,8 @@ expect_error() # CODE REGEX COMMAND...: the command ends with CODE and one sente
     shift 2
     expect_exit "$code" "$@"
     expect_one_sentence
-    grep '^yoke: ' "$ERR" | grep -qE -- "$regex" || fail "the sentence of '$*' does not match '$regex'"
+    grep '^yoke: ' "$ERR" | grep -qE -- "$regex" ||
+        fail "the sentence of '$*' does not match '$regex'"
 }
 
 expect_same() # A B: both there, and equal
@@ -62,11 +77,11 @@ newest_of() # RUN: the path of its newest checkpoint
     echo "$1/checkpoints/$(checkpoints_of "$1" | tail -n 1)"
 }
 
-# Wait until COMMAND holds, ten seconds at most.
+# Wait until COMMAND holds, a minute at most.
 wait_until()
 {
     local n
-    for ((n = 0; n < 1000; n++)); do
+    for ((n = 0; n < 6000; n++)); do
         "$@" && return 0
         sleep 0.01
     done
@@ -74,7 +89,8 @@ wait_until()
     return 1
 }
 
-# begin RUN ARGS...: yoke train in the background, its process in $pid, waiting until RUN has a checkpoint.
+# begin RUN ARGS...: yoke train in the background, its process in $pid, waiting until RUN has a
+# checkpoint.
 begin()
 {
     local run=$1
@@ -97,17 +113,19 @@ big_endian() # N...: four bytes each
     local n
     for n; do
         # shellcheck disable=SC2059 # the format is the point
-        printf "$(printf '\\x%02x\\x%02x\\x%02x\\x%02x' $((n >> 24 & 255)) $((n >> 16 & 255)) $((n >> 8 & 255)) $((n & 255)))"
+        printf "$(printf '\\x%02x\\x%02x\\x%02x\\x%02x' $((n >> 24 & 255)) $((n >> 16 & 255)) \
+            $((n >> 8 & 255)) $((n & 255)))"
     done
 }
 
-# tiny FOLDER PART ROWS HEIGHT WIDTH CLASSES: PART (train or t10k) of a data set in IDX files, the same bytes every time.
+# tiny FOLDER PART ROWS HEIGHT WIDTH CLASSES: PART (train or t10k) of a data set in IDX files, the
+# same bytes every time.
 tiny()
 {
     local folder=$1 part=$2 rows=$3 height=$4 width=$5 classes=$6 i
     mkdir -p "$folder"
-    { big_endian $((0x803)) "$rows" "$height" "$width" && seq "$((rows * height * width))" | head -c $((rows * height * width)); } \
-        >"$folder/$part-images-idx3-ubyte"
+    { big_endian $((0x803)) "$rows" "$height" "$width" && seq "$((rows * height * width))" |
+        head -c $((rows * height * width)); } >"$folder/$part-images-idx3-ubyte"
     {
         big_endian $((0x801)) "$rows"
         for ((i = 0; i < rows; i++)); do

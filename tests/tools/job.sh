@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# job.sh - what the tests of jobs of several processes share, on top of helpers.sh: starting one, finding its processes, ending one of them, and
-# looking for what is left.
+# job.sh - functions for tests of jobs of several processes, on top of helpers.sh: they start a job,
+# find its processes, end one of them, and look for processes and files that are left.
 #
 #   if [ "$(id -u)" = 0 ] && [ -z "${OWN_SHM:-}" ] && unshare -m true 2>/dev/null; then
 #       OWN_SHM=yes exec unshare -m --propagation private bash "$0"
@@ -9,12 +9,14 @@
 #   . "$top/tests/tools/helpers.sh"
 #   . "$top/tests/tools/job.sh"
 #
-# The first lines give the script a /dev/shm (and a folder to work in) of its own, so that whatever is there at the end is a job's;
-# without root only names that a yoke parent gives are looked at. Open MPI's folders go into $TMPDIR, which is the script's
-# too. A process of a job is known by MARK in its environment.
+# The first lines give the script a /dev/shm and a folder to work in of its own, so that any file
+# there at the end is a job's. Without root only files with names of a yoke parent count. Open MPI's
+# folders go into $TMPDIR, which is the script's too. MARK in its environment tells that a process
+# belongs to a job.
 : "${top:?lib.sh comes first}" "${tmp:?}"
 need_command mpirun
-if [ -n "${OWN_SHM:-}" ]; then # the work is in memory too: a checkpoint on a busy disk comes when the run is over
+# The folder is in memory too: on a busy disk a checkpoint might come when the run is over.
+if [ -n "${OWN_SHM:-}" ]; then
     mount -t tmpfs tmpfs /dev/shm && mount -t tmpfs tmpfs "$tmp/work" && cd "$tmp/work" || exit 1
     trap unmount_at_exit EXIT
 fi
@@ -31,26 +33,32 @@ mkdir "$tmp/tmp"
 export TMPDIR=$tmp/tmp MARK=$tmp
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 unset "${!OMPI_MCA_@}" "${!SLURM_@}" "${!PMIX_@}" OMPI_COMM_WORLD_SIZE PMI_SIZE YOKE_PARENT
-patience=${PATIENCE:-30} # seconds within which everything that is awaited has come; a busy machine is slow to start four processes
+# Seconds for which a machine may stop, beyond the time that is promised.
+grace=10
+# Seconds within which any awaited event comes; a busy machine is slow to start processes.
+patience=${PATIENCE:-60}
 
-# Without an answer a test of hanging would hang itself.
+# A command that hangs must not hang the test.
 bounded() # SECONDS COMMAND...
 {
     timeout -k 1 "$@"
 }
 
-# as if the user had typed it: ranks of an Open MPI that knows nothing of yoke; what they need to share cores is set
-direct() # N ARGS...: yoke train as N ranks of an mpirun of our own
+# direct N ARGS...: yoke train as N ranks of an mpirun that knows nothing of yoke, as if a user had
+# typed it, with the settings that ranks need to share cores.
+direct()
 {
     local n=$1
     shift
-    bounded 60 mpirun --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 --mca orte_enable_recovery 1 -n "$n" yoke train "$@"
+    bounded 60 mpirun --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 \
+        --mca orte_enable_recovery 1 -n "$n" yoke train "$@"
 }
 
 # --- processes ---
 
-# In the background, its process in $pid. A shell that is no terminal's would have it ignore Ctrl-C.
-begin_job() # COMMAND...
+# begin_job COMMAND...: in the background, with its process in $pid. A shell without a terminal
+# would make it ignore Ctrl-C.
+begin_job()
 {
     env --default-signal=INT,QUIT "$@" >"$OUT" 2>"$ERR" </dev/null &
     pid=$!
@@ -61,23 +69,28 @@ since() # MICROSECONDS: milliseconds that have passed since
     echo $(((${EPOCHREALTIME/./} - $1) / 1000))
 }
 
-# Wait until COMMAND holds, SECONDS at most; whether it does is the function's status. A job is quick, and on a busy machine it may be over
-# before a shell has had its turn: so this one goes before all others (its children do not), and starts no process between
-# an event and a kill.
-await() # SECONDS COMMAND...
+# Wait until COMMAND holds, SECONDS at most, and $grace more; whether it does is the function's
+# status. Time in which this shell could not run does not count: the machine stood still, and the
+# job with it. A job is quick, and on a busy machine it may be over before a shell has had its turn:
+# so this one goes before all others (its children do not), and starts no process between an event
+# and a kill.
+await() # SECONDS COMMAND...; COMMAND sees these variables, so their names are not to be met
 {
-    local end=$((${EPOCHREALTIME/./} + $1 * 1000000))
+    local await_left=$((($1 + grace) * 1000000)) await_then=${EPOCHREALTIME/./} await_now await_took
     shift
     while ! "$@"; do
-        [ "${EPOCHREALTIME/./}" -lt "$end" ] || return 1
+        await_now=${EPOCHREALTIME/./}
+        await_took=$((await_now - await_then)) await_then=$await_now
+        await_left=$((await_left - (await_took >= 0 && await_took < 100000 ? await_took : 100000)))
+        [ "$await_left" -gt 0 ] || return 1
         read -rt 0.005 -u "$silence"
     done
     return 0
 }
-exec {silence}<> <(:) # nobody ever writes into it
+exec {silence}<> <(:) # never written to
 chrt --reset-on-fork --rr --pid 1 $$ >/dev/null 2>&1 # as far as it may
 
-is_gone() # PID: it has ended, or it has and nobody has asked how
+is_gone() # PID: it has ended, or is a zombie
 {
     local state
     { read -r _ _ state _ <"/proc/$1/stat"; } 2>/dev/null || return 0
@@ -131,7 +144,7 @@ children() # PID NAME: its children of that name
     done
 }
 
-litter() # what is in the folders that jobs use for a while
+litter() # files in the folders that jobs use for a while
 {
     if [ -n "${OWN_SHM:-}" ]; then
         find /dev/shm "$TMPDIR" -mindepth 1 2>/dev/null
@@ -150,7 +163,8 @@ no_litter()
 expect_nothing_left() # [SECONDS]
 {
     if ! await "${1:-2}" no_processes; then
-        fail "processes are left: $(ps -o pid=,ppid=,stat=,args= -p "$(processes | paste -sd,)" | tr '\n' ';')"
+        fail "processes are left: $(ps -o pid=,ppid=,stat=,args= -p "$(processes | paste -sd,)" |
+            tr '\n' ';')"
         kill_processes
     fi
     await 2 no_litter || fail "files are left: $(litter | head -n 5 | tr '\n' ' ')"
@@ -225,7 +239,7 @@ total() # of the numbers on standard input
     awk '{ n += $1 } END { print n + 0 }'
 }
 
-events_in() # RUN: what its summary says happened
+events_in() # RUN: the events of its summary
 {
     sed -n '/"events": \[/,/\]/p' "$1/summary.json" | sed -nE 's/^ *"what": "(.*)",?$/\1/p'
 }
@@ -233,6 +247,7 @@ events_in() # RUN: what its summary says happened
 # It happened: the summary and the log both say so.
 expect_event() # RUN REGEX
 {
-    events_in "$1" | grep -qE -- "$2" || fail "no event of '$1' matches '$2': $(events_in "$1" | tr '\n' ';')"
+    events_in "$1" | grep -qE -- "$2" ||
+        fail "no event of '$1' matches '$2': $(events_in "$1" | tr '\n' ';')"
     grep -qE -- "$2" "$1/log.txt" || fail "'$1/log.txt' does not match '$2'"
 }

@@ -2,9 +2,9 @@
  *
  *     json_check batch staleness.p99 workers_detail.0.phases.wait <summary.json
  *
- * A path names members by name and elements by number. Exit status 0 if all are there; 1, with a sentence, if the text is not
- * one object (anything after it, or a name used twice, included) or a member is missing. Used by the tests; jansson reads, so
- * nothing of yoke's own code is asked about itself. */
+ * A path names members by name and elements by number. Exit status 0 if all are there; 1, with a
+ * sentence, if a member is missing, a name is used twice, or the text is not one object and nothing
+ * else. The reader is jansson, so that yoke's own code does not judge itself. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,13 @@
-/* npz_reader.c - reads NumPy's .npz archive as NumPy's own reader does: through the central directory of the zip file.
+/* npz_reader.c - reads NumPy's .npz archive as NumPy's own reader does: through the central
+ * directory of the zip file.
  *
- *     npz_reader FILE          one line per array: name, dtype, order, shape     softmax.bias <f4 C (10,)
+ *     npz_reader FILE          one line per array, its name, dtype, order and shape:
+ *                              softmax.bias <f4 C (10,)
  *     npz_reader FILE NAME     the array's bytes
  *
- * Written from the definitions of zip and npy, without yoke's code; zlib's crc32 checks every member. Exit status 1, with a
- * sentence on standard error, at the first thing that is not as it should be. LIMITS: stored members only, no zip64. */
+ * It was written from the definitions of zip and npy, without yoke's code; zlib's crc32 checks
+ * every member. Exit status 1, with a sentence on standard error, at the first error.
+ * LIMITS: stored members only, no zip64. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +39,7 @@ static uint32_t little(size_t offset, unsigned n)
     return v;
 }
 
-/* The value of a key in an npy header, up to the comma that ends it (commas inside parentheses do not). */
+/* The value of a key in an npy header, up to the next comma outside parentheses. */
 static void value_of(const char *header, const char *key, char out[64])
 {
     const char *p = strstr(header, key);

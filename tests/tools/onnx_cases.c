@@ -1,13 +1,18 @@
-/* onnx_cases.c - makes up parameters and images for a net, writes it as an ONNX graph, and computes by itself what that has to give.
+/* onnx_cases.c - makes up parameters and images for a net, writes it as an ONNX graph, and computes
+ * the right answer by itself.
  *
- *     onnx_cases NET IMAGES SEED PREFIX     writes PREFIX.onnx, PREFIX.in.f32 (IMAGES, height, width, channels) and PREFIX.out.f32
- * (IMAGES, classes)
+ *     onnx_cases NET IMAGES SEED PREFIX     writes three files:
  *
- * The graph is written by yoke; the answer comes from the loops below, which follow docs/nets.md and compute in double. */
+ *     PREFIX.onnx       the graph
+ *     PREFIX.in.f32     the images (IMAGES, height, width, channels)
+ *     PREFIX.out.f32    the answer (IMAGES, classes)
+ *
+ * yoke writes the graph; the answer comes from the loops below, which follow docs/nets.md and
+ * compute in double. */
 #include "base/file.h"
 #include "base/rng.h"
-#include "model/net.h"
-#include "model/onnx_net.h"
+#include "model/net/net.h"
+#include "model/net/net_onnx.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -55,7 +60,8 @@ static void make_parameters(struct yk_error *e)
     }
 }
 
-/* One output of a window at row y and column x: the sum of conv, or the maximum or mean of a pool's channel. */
+/* One output of a window at row y and column x: the sum of a convolution, or the maximum or mean of
+ * a pool's channel. */
 static double window(const struct yk_layer *l, const double *in, const float *weight, uint32_t c,
                      uint32_t y, uint32_t x)
 {

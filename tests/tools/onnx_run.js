@@ -1,9 +1,10 @@
-// onnx_run.js - runs an ONNX file with onnxruntime-node and compares what comes out with what is expected.
+// onnx_run.js - runs an ONNX file with onnxruntime-node and compares its output with the right one.
 //
 //     SHAPE=28x28x1 CLASSES=10 node onnx_run.js RUNTIME MODEL INPUT EXPECTED
 //
-// RUNTIME is the folder of the npm package. INPUT: floats (.f32), an IDX file of bytes, or rows (.libsvm, dense here). EXPECTED: floats
-// (.f32) or the CSV of 'yoke predict'. Prints the largest difference; exit status 1 if it is more than 1e-5.
+// RUNTIME is the folder of the npm package. INPUT is floats (.f32), an IDX file of bytes, or rows
+// (.libsvm, dense here). EXPECTED is floats (.f32) or the CSV of 'yoke predict'. The program prints
+// the largest difference; exit status 1 if it is more than 1e-5.
 'use strict';
 const fs = require('fs');
 const [runtime, model, input, expected] = process.argv.slice(2);
