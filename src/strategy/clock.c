@@ -173,8 +173,7 @@ void yk_clock_applied(struct yk_clock *c, unsigned w, uint64_t id, uint64_t stal
     m->done++;
     if (m->task == id) /* it may be at a further part of the same step */
         m->task = YK_NO_PART;
-    if (c->rule->pooled)
-        yk_deal_done(&c->deal, id);
+    yk_deal_done(&c->deal, id);
 }
 
 /* Does another living worker hold this part too? */

@@ -27,7 +27,7 @@ struct yk_member { /* a worker, as the clock sees it */
 struct yk_clock {
     const struct yk_rule *rule;
     struct yk_deal deal;      /* pooled: where each part is */
-    uint64_t position;        /* whole batches: first example of the open step */
+    uint64_t position;        /* first example of the open step; read with whole batches only */
     struct yk_member *member; /* (workers) */
     unsigned alive, waiting;
     uint32_t incarnation;

@@ -162,6 +162,8 @@ void *yk_range_place(struct yk_worker *w, const struct yk_note *n);
 /* Parameters of a range: puts them into `fresh`, and returns how many floats they are. */
 size_t yk_range_copy(struct yk_worker *w, const struct yk_note *n, const void *data);
 void yk_range_take(struct yk_worker *w, const struct yk_note *n, const void *data);
+/* Send worker w all of the range, packed if the run packs. */
+void yk_range_reply(struct yk_server *s, unsigned w, struct yk_note *n);
 void *yk_range_place_push(struct yk_server *s, const struct yk_note *n);
 /* The gradients of a note are to be used: *push is their push if one is kept, and the note is
  * that of floats. False: they do not count, and have been dealt with. */
@@ -173,6 +175,7 @@ void yk_range_keep(struct yk_server *s, struct yk_push *p, const struct yk_note 
 
 /* --- pack.c: --compress --- */
 
+/* Nothing to do, as at a worker, unless the run packs what goes between processes. */
 yk_code yk_pack_open_owner(struct yk_server *s, struct yk_error *e);
 void yk_pack_close_owner(struct yk_server *s);
 /* Send worker w all of the range. */

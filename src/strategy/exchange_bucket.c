@@ -44,6 +44,13 @@ static yk_code open_worker(struct yk_worker *w, bool own, struct yk_error *e)
     yk_code rc = yk_range_open_worker(w, own, e);
     if (rc != YK_OK)
         return rc;
+    /* A step may be redone when it has been answered in part, so the old parameters are kept. In an
+     * all-reduce a lost worker is a lost owner, which ends the job. */
+    if (own && !yk_rule_pairs_ranks(w->rule)) {
+        w->fresh = w->mine[1] = yk_floats(w->params.count);
+        if (w->fresh == NULL)
+            return yk_fail_memory(e, w->params.count * sizeof(float));
+    }
     w->cut = yk_rule_bucket(w->rule);
     b->at = calloc(w->rule->owners + 1, sizeof *b->at);
     if (b->at == NULL)
@@ -268,7 +275,7 @@ static yk_code open_owner(struct yk_server *s, unsigned pushes, struct yk_error 
         return yk_fail_memory(e, b->n * sizeof *b->due);
     memset(b->has, 0xff, workers * sizeof *b->has);
     open_step(s, false);
-    return s->rule->codec.kind != YK_CODEC_NONE ? yk_pack_open_owner(s, e) : YK_OK;
+    return yk_pack_open_owner(s, e);
 }
 
 static void close_owner(struct yk_server *s)
@@ -377,17 +384,10 @@ static void reply(struct yk_server *s, unsigned w, struct yk_note *n)
 {
     bool has = s->buckets.has[w] == s->owner.step; /* they have gone, bucket by bucket */
     s->buckets.has[w] = s->owner.step;
-    if (has) {
+    if (has)
         yk_server_send_worker(s, w, n, NULL, 0);
-        return;
-    }
-    if (s->pack.out != NULL) {
-        yk_pack_reply(s, w, n);
-        return;
-    }
-    n->task.lo = s->owner.lo;
-    yk_server_send_worker(s, w, n, s->owner.weights + s->owner.lo,
-                          (s->owner.hi - s->owner.lo) * sizeof(float));
+    else
+        yk_range_reply(s, w, n);
 }
 
 /* All buckets have been applied. */

@@ -218,7 +218,7 @@ bool yk_worker_have_values(struct yk_worker *w, size_t n, bool *over)
     /* A step that is redone need not be when all owners have answered for it. */
     *over = yk_worker_is_over(w) || w->again || yk_worker_answered(w);
     bool here = !*over && k->missing == 0 && k->id == w->task.id && k->n == n &&
-                (w->rule->pooled || (k->first == w->task.first && k->last == w->task.last));
+                k->first == w->task.first && k->last == w->task.last;
     if (here)
         use_values(w);
     unlock(w);
@@ -415,8 +415,8 @@ static void welcome(struct yk_server *s, unsigned w)
 static void arrive_ask(struct yk_server *s, const struct yk_note *n, const uint32_t *key)
 {
     unsigned w = yk_server_worker(s, n->from);
-    bool batches = s->rule->fresh && !s->rule->pooled;
-    struct yk_note values = {.kind = YK_VALUES, .step = batches ? n->step : s->owner.step};
+    struct yk_note values = {.kind = YK_VALUES,
+                             .step = yk_rule_batches(s->rule) ? n->step : s->owner.step};
     yk_server_see_incarnation(s, n->incarnation);
     if (n->incarnation < s->least[w]) /* it is fenced, or will have to ask for other keys */
         return;

@@ -17,19 +17,13 @@
 
 yk_code yk_range_open_worker(struct yk_worker *w, bool own, struct yk_error *e)
 {
-    const struct yk_rule *r = w->rule;
-    /* A step may be redone when it has been answered in part, so the old parameters are kept. In an
-     * all-reduce a lost worker is a lost owner, which ends the job. */
-    bool twice = own && !r->pooled && (r->owners > 1 || r->held) && !yk_rule_pairs_ranks(r);
     w->sum_floats = w->params.count;
     if (own)
         w->params.flat = w->mine[0] = yk_floats(w->params.count);
-    if (twice)
-        w->mine[1] = yk_floats(w->params.count);
-    w->fresh = twice ? w->mine[1] : w->params.flat;
-    if ((own && w->mine[0] == NULL) || (twice && w->mine[1] == NULL) || !yk_worker_have_sum(w, 0))
+    w->fresh = w->params.flat;
+    if ((own && w->mine[0] == NULL) || !yk_worker_have_sum(w, 0))
         return yk_fail_memory(e, w->params.count * sizeof(float));
-    return r->codec.kind != YK_CODEC_NONE ? yk_pack_open_worker(w, e) : YK_OK;
+    return yk_pack_open_worker(w, e);
 }
 
 void yk_range_close_worker(struct yk_worker *w)
@@ -138,7 +132,7 @@ static bool begin(struct yk_worker *w)
     bool got = yk_worker_begin_task(w);
     /* Backups: owners answer a late worker each at its own time. A mixture is as old as its oldest
      * part. */
-    if (got && w->rule->pooled && w->rule->fresh)
+    if (got && yk_rule_backups(w->rule))
         w->task.step = w->oldest;
     return got;
 }
@@ -146,7 +140,7 @@ static bool begin(struct yk_worker *w)
 static yk_code open_worker(struct yk_worker *w, bool own, struct yk_error *e)
 {
     yk_code rc = yk_range_open_worker(w, own, e);
-    if (w->pack.carry != NULL && !w->comm->shared)
+    if (w->pack.carry != NULL)
         w->cut = yk_rule_bucket(w->rule);
     return rc;
 }
@@ -161,7 +155,7 @@ static size_t range_bytes(const struct yk_server *s)
 static yk_code open_owner(struct yk_server *s, unsigned pushes, struct yk_error *e)
 {
     (void)pushes;
-    return s->rule->codec.kind != YK_CODEC_NONE ? yk_pack_open_owner(s, e) : YK_OK;
+    return yk_pack_open_owner(s, e);
 }
 
 static void welcome(struct yk_server *s, unsigned w)
@@ -242,17 +236,23 @@ static void arrive(struct yk_server *s, const struct yk_note *note, const void *
     }
 }
 
-static void reply(struct yk_server *s, unsigned w, struct yk_note *n)
+void yk_range_reply(struct yk_server *s, unsigned w, struct yk_note *n)
 {
-    /* In threads all workers read the owner's parameters, unless these change under them. */
-    bool carries = !s->comm->shared || s->rule->pooled;
     if (s->pack.out != NULL) {
         yk_pack_reply(s, w, n);
         return;
     }
     n->task.lo = s->owner.lo;
-    yk_server_send_worker(s, w, n, carries ? s->owner.weights + s->owner.lo : NULL,
-                          carries ? range_bytes(s) : 0);
+    yk_server_send_worker(s, w, n, s->owner.weights + s->owner.lo, range_bytes(s));
+}
+
+static void reply(struct yk_server *s, unsigned w, struct yk_note *n)
+{
+    /* In threads the workers read the owner's parameters, unless these change under them. */
+    if (s->comm->shared && !s->rule->pooled)
+        yk_server_send_worker(s, w, n, NULL, 0);
+    else
+        yk_range_reply(s, w, n);
 }
 
 static void apply(struct yk_server *s, const struct yk_part *part, unsigned n, uint32_t v,

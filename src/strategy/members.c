@@ -75,9 +75,11 @@ static void do_again(struct yk_server *s)
     }
 }
 
-/* Backups: parts that the worker has pushed, and no step has taken yet, go to others. */
-static void drop_kept(struct yk_server *s, unsigned w)
+/* Parts: nothing of the worker counts any more. With backups, the parts that it has pushed and no
+ * step has taken yet go to others. */
+static void drop_parts(struct yk_server *s, unsigned w)
 {
+    s->least[w] = UINT32_MAX;
     for (unsigned i = 0; i < s->table.n; i++) {
         const struct yk_push *p = &s->table.push[i];
         if (p->used && p->whole && p->worker == w)
@@ -91,14 +93,11 @@ static void lose_worker(struct yk_server *s, unsigned w)
     struct yk_note fenced = {.kind = YK_FENCED},
                    fence = {.kind = YK_FENCE, .incarnation = UINT32_MAX, .member.worker = w};
     bool begun = !s->clock->stopping || !s->clock->member[w].stopped;
-    bool backups = yk_rule_backups(s->rule);
-    if (backups)
-        drop_kept(s, w);
+    if (s->rule->pooled)
+        drop_parts(s, w);
     yk_pending_abandon(&s->table, w);
     yk_clock_lose(s->clock, w);
-    s->begun[w] = s->paused = false; /* its step does not come any more */
-    if (s->rule->pooled)
-        s->least[w] = UINT32_MAX;
+    s->begun[w] = s->paused = false;               /* its step does not come any more */
     yk_server_send_worker(s, w, &fenced, NULL, 0); /* in case it only slept */
     s->comm->ops->fence(s->comm, yk_worker_endpoint(s->comm, (int)w));
     yk_server_send_owners(s, &fence, NULL, 0);
@@ -106,10 +105,10 @@ static void lose_worker(struct yk_server *s, unsigned w)
         yk_server_fail(s, YK_LOST, "all workers are lost");
         return;
     }
-    if (!s->rule->pooled && begun)
-        do_again(s);
-    if (backups)
+    if (s->rule->pooled)
         yk_server_try_set(s);
+    else if (begun)
+        do_again(s);
     yk_server_go_on(s);
 }
 

@@ -106,6 +106,8 @@ yk_code yk_pack_open_owner(struct yk_server *s, struct yk_error *e)
 {
     struct yk_server_pack *p = &s->pack;
     bool batches = yk_rule_buckets(s->rule);
+    if (s->rule->codec.kind == YK_CODEC_NONE || s->comm->shared)
+        return YK_OK;
     p->reply = yk_rule_reply(s->rule);
     size_t bytes = yk_codec_room(&p->reply, range(s));
     p->out = malloc(bytes > 0 ? bytes : 1);
@@ -132,8 +134,7 @@ static size_t begins(const struct yk_worker *w, unsigned owner)
 
 bool yk_pack_applies(const struct yk_worker *w, unsigned owner)
 {
-    return w->pack.carry != NULL && !w->comm->shared &&
-           !(yk_rule_pairs_ranks(w->rule) && owner == w->index);
+    return w->pack.carry != NULL && !(yk_rule_pairs_ranks(w->rule) && owner == w->index);
 }
 
 void yk_pack_begin(struct yk_worker *w)
@@ -225,6 +226,8 @@ yk_code yk_pack_open_worker(struct yk_worker *w, struct yk_error *e)
 {
     struct yk_worker_pack *p = &w->pack;
     size_t bytes = 0;
+    if (w->rule->codec.kind == YK_CODEC_NONE || w->comm->shared)
+        return YK_OK;
     p->reply = yk_rule_reply(w->rule);
     p->at = calloc(w->rule->owners, sizeof *p->at);
     for (unsigned k = 0; p->at != NULL && k < w->rule->owners; k++) {

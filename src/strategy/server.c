@@ -197,11 +197,12 @@ void yk_server_go_on(struct yk_server *s)
 /* Worker w has sent all of a push, or has come: it waits for an answer. */
 static void answer(struct yk_server *s, unsigned w)
 {
-    now_waits(s, w);
-    if (s->clock == NULL)
+    if (s->clock == NULL) {
         reply_or_owe(s, w);
-    else
-        yk_server_go_on(s);
+        return;
+    }
+    now_waits(s, w);
+    yk_server_go_on(s);
 }
 
 void yk_server_act_on(struct yk_server *s, enum yk_verdict verdict)
@@ -275,15 +276,14 @@ void yk_server_drop(struct yk_server *s, const struct yk_note *n)
 static void stepped(struct yk_server *s, uint32_t examples, double loss)
 {
     const struct yk_stepped now = {.step = s->owner.step, .examples = examples, .loss = loss};
-    if (!s->rule->pooled)
-        s->clock->position += examples;
+    s->clock->position += examples;
     yk_server_act_on(s, s->watcher.stepped(s->watcher.arg, &now));
 }
 
 void yk_server_applied(struct yk_server *s, const struct yk_note *n)
 {
     unsigned w = yk_server_worker(s, n->from);
-    uint64_t staleness = s->rule->pooled ? s->owner.step - n->step : 0;
+    uint64_t staleness = s->owner.step - n->step; /* 0 where a push must be fresh */
     yk_owner_finish(&s->owner);
     s->applied[w]++;
     s->begun[w] = false;
@@ -644,9 +644,10 @@ yk_code yk_server_init(struct yk_server *s, struct yk_comm *comm, const struct y
     s->owner.origin = rule->sparse ? lo : 0;
     /* In other processes owners wait for their seed; owner 0 waits for its word to begin. */
     s->state = clock == NULL && comm->shared ? YK_SERVER_RUNS : YK_SERVER_EMPTY;
-    /* Subtrees of one worker's span: two a level of the tree at most. */
-    unsigned each = rule->pooled ? 1 : rule->shards < 26 ? rule->shards : 26;
-    unsigned pushes = rule->workers * (each > 0 ? each : 1) + rule->need + 1;
+    /* A worker pushes one sum for each subtree of its span: at most two for each level of the
+     * tree. */
+    unsigned each = rule->shards < 26 ? rule->shards : 26;
+    unsigned pushes = rule->workers * each + rule->need + 1;
     yk_code rc = yk_pending_init(&s->table, pushes, lo, hi, e);
     if (rc == YK_OK && !make_tables(s, pushes))
         rc = yk_fail_memory(e, pushes * sizeof *s->block);
