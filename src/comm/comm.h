@@ -153,8 +153,8 @@ struct yk_comm_ops {
     /* From now on messages from this endpoint are dropped, messages to it are let go of, and
      * lost() is not called for it again. */
     void (*fence)(struct yk_comm *c, int endpoint);
-    /* In threads: all traffic of this endpoint. Over MPI: the traffic between this process and
-     * that endpoint of another one. */
+    /* In threads: all traffic of this endpoint. Over MPI: the traffic between this process and an
+     * endpoint of another one. */
     void (*traffic)(struct yk_comm *c, int endpoint, struct yk_traffic *out);
     /* `clean`: all processes are still there, so they may meet for a last time. Otherwise the
      * engine stays as it is, and the process must end by _exit. Returns false if it must end so. */
@@ -219,23 +219,23 @@ struct yk_mpi_plan {
     bool together;
     /* Seconds of silence after which a rank counts as lost; 0: 2 on one host, 5 between hosts. */
     double heartbeat;
-    /* Open MPI has kept a thread for so long, as a TCP connection that says nothing can make it
-     * do; and once more when that is `over`. `text` says so in words. Called on a thread of its
-     * own, which must not wait for any lock. May be NULL. */
+    /* Open MPI has not returned to a thread for `seconds` (a TCP connection that sends nothing can
+     * block it). Called once more when that is `over`; `text` is a message for users. Called on a
+     * thread of its own, which must not wait for any lock. May be NULL. */
     void (*stalled)(void *arg, const char *text, double seconds, bool over);
     void *stalled_arg;
 };
-/* The endpoints over the ranks of the job. Rank 0 (with owner 0, the clock) watches all, all
- * watch rank 0 (10 s). */
+/* Spread the endpoints over the ranks of the job. Rank 0, which has owner 0, watches all other
+ * ranks. They watch rank 0, which is lost after 10 s of silence. */
 yk_code yk_comm_mpi(struct yk_comm **out, const struct yk_mpi_plan *plan, struct yk_error *e);
 int yk_comm_rank(const struct yk_comm *c, int endpoint); /* of an endpoint, over MPI */
 /* Host name, process id of a rank. */
 const char *yk_comm_host(const struct yk_comm *c, int rank);
 int yk_comm_pid(const struct yk_comm *c, int rank);
 
-/* All survivors of a loss call this together, as the clock told them to: starts a new process in
- * the place of `endpoint` (whose fence falls) and goes on in a new world. YK_FAILED, quickly and
- * on all of them, where the engine cannot. The new process has rank 0's `text` in yk_mpi.told;
+/* Start a new process in the place of `endpoint`, and lift the fence of it. All survivors call this
+ * together, when the clock tells them to. YK_FAILED, soon and on all of them: it cannot be done
+ * here. YK_LOST: this process can only end. The new process finds rank 0's `text` in yk_mpi.told;
  * argv and text of other ranks are not used. */
 yk_code yk_mpi_replace(struct yk_comm *c, int endpoint, char *const *argv, const char *text,
                        struct yk_error *e);

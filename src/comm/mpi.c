@@ -26,13 +26,14 @@ enum {
     NAP_SHORT = 20, /* microseconds from here on */
     NAP_LONG = 200,
     NAP_STEP = 2,
-    LULL = 1500, /* looks at nothing, about a quarter of a second, after which a nap is NAP_LULL */
     NAP_LULL = 500,
-    HELP_AFTER = 1000, /* since a waiting thread last drove */
-    HELP_BUSY = 50,
-    BULK_YIELDS = 4, /* the same while the wire is busy */
-    BULK_NAP = 100,
-    PATIENCE = 400, /* looks of the helper at transfers that do not move before it slows down */
+    HELP_AFTER = 1000, /* the helper drives when no waiting thread has for so long */
+    HELP_BUSY = 50,    /* its pause while transfers move */
+    BULK_NAP = 100,    /* a nap, and its pause, while large messages are under way */
+    /* looks that found nothing, from here on */
+    LULL = 1500,     /* about a quarter of a second; from then on a nap is NAP_LULL */
+    BULK_YIELDS = 4, /* while large messages are under way: a waiting thread then naps */
+    PATIENCE = 400,  /* the helper then slows down, although transfers are under way */
 };
 #define CLOSE_GRACE 10.0 /* seconds for the last messages to get through */
 
@@ -41,8 +42,8 @@ static struct engine *engine_of(struct yk_comm *c)
     return (struct engine *)c;
 }
 
-/* One look, if no other thread is looking. A thread that finds another one driving may at least
- * send the heartbeats: the other could be inside a handler for a while. */
+/* One look, if no other thread drives. If one does, it may be inside a handler for a while, so
+ * heartbeats are sent from here. */
 static bool drive(struct engine *m, double now)
 {
     if (pthread_mutex_trylock(&m->driving) != 0) {
@@ -54,8 +55,8 @@ static bool drive(struct engine *m, double now)
     return moved;
 }
 
-/* Waiting: one look and a yield, or after many a short sleep, which an arrival at `end` (may be
- * NULL) cuts short. `idle` counts the looks at nothing. */
+/* One look of a waiting thread. If it finds nothing, a yield follows or, after many such looks,
+ * which *idle counts, a nap. An arrival at `end` (may be NULL) cuts the nap short. */
 static void look_and_rest(struct engine *m, unsigned *idle, struct endpoint *end, unsigned before)
 {
     double now = yk_now();
@@ -148,8 +149,8 @@ static void wait_for(struct yk_comm *c, int endpoint, unsigned before, double se
     struct engine *m = engine_of(c);
     struct endpoint *end = &m->end[endpoint];
     double until = yk_now() + seconds;
-    unsigned idle = atomic_load_explicit(
-        &end->idle, memory_order_relaxed); /* who waits again after waiting in vain is not fresh */
+    /* A thread whose last wait ended without an arrival goes on with long naps. */
+    unsigned idle = atomic_load_explicit(&end->idle, memory_order_relaxed);
     while (atomic_load_explicit(&end->arrived.value, memory_order_acquire) == before) {
         look_and_rest(m, &idle, end, before);
         if (yk_now() >= until)
@@ -208,8 +209,8 @@ static bool all_through(struct engine *m)
     return !busy || atomic_load(&m->deaths);
 }
 
-/* The last meeting: MPI_Finalize waits in its own way, which burns a core and never ends if
- * a rank has died. */
+/* Are all ranks at the last barrier, or has one died? MPI_Finalize would wait for them too, but it
+ * burns a core and never ends if a rank has died. */
 static bool part(struct engine *m)
 {
     int through = 0;
@@ -247,7 +248,7 @@ static bool close_mpi(struct yk_comm *c, bool clean)
         clean = MPI_Ibarrier(m->mpi, &m->parting) == MPI_SUCCESS;
         pthread_mutex_unlock(&m->wire);
     }
-    if (clean) /* as long as all are alive it will come to pass: the watch goes on */
+    if (clean) /* no time limit: all ranks come or, as the watch goes on, one is found dead */
         clean = yk_mpi_drive_until(m, part, HUGE_VAL) && !atomic_load(&m->deaths);
     yk_mpi_stall_close(m);
     if (atomic_load(&m->stuck))
@@ -332,8 +333,8 @@ static yk_code create(struct engine **out, const struct yk_mpi_plan *plan, const
     return YK_OK;
 }
 
-/* Everybody's card, by rank. All ranks come here, also one that could not make its engine (m ==
- * NULL), so that none waits in vain. */
+/* Exchange cards with all ranks. A rank that could not make its engine (m == NULL) comes here too,
+ * so that the others do not wait for it in vain. */
 static yk_code introduce(struct engine *m, const struct job *job, struct yk_error *e)
 {
     struct card mine;
@@ -374,10 +375,9 @@ yk_code yk_comm_mpi(struct yk_comm **out, const struct yk_mpi_plan *plan, struct
     yk_mpi_take_places(m, job->endpoint < 0 ? m->card : job->cards,
                        job->endpoint < 0 ? m->size : job->present);
     yk_mpi_watch_open(m);
-    rc = yk_mpi_ring(m,
-                     e); /* from here on MPI writes into what we hold, so a failure leaves it be */
+    rc = yk_mpi_ring(m, e);
     if (rc != YK_OK)
-        return rc;
+        return rc; /* MPI may write into the engine from now on, so it is not freed */
     m->helping = pthread_create(&m->helper, NULL, help, m) == 0;
     if (!m->helping)
         return yk_fail(e, YK_FAILED, "cannot start the helper thread of MPI");

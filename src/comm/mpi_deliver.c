@@ -16,7 +16,7 @@
 
 #include <string.h>
 
-enum { ROUNDS = 64 }; /* of one look: others may want to drive */
+enum { ROUNDS = 64 }; /* of one look at most, because other threads may want to drive */
 
 void yk_mpi_wake(struct endpoint *end)
 {
@@ -45,9 +45,9 @@ void yk_mpi_hand(struct engine *m, const struct yk_note *note, const void *data)
     yk_mpi_wake(end);
 }
 
-/* The handler of the parcel's endpoint, with its lock held; NULL if it is not attached yet,
- * another thread holds the lock, or the sender is fenced: after a fence under that lock nothing
- * more of the sender arrives. */
+/* Take the lock of the parcel's endpoint and return its handler. NULL, without the lock: no handler
+ * is attached yet, another thread holds the lock, or the sender is fenced. The fence is looked at
+ * under the lock: a handler that fences a rank sees nothing more of it. */
 static const struct yk_handler *enter(struct engine *m, const struct parcel *q)
 {
     struct endpoint *end = &m->end[q->wire.note.to];
@@ -60,8 +60,8 @@ static const struct yk_handler *enter(struct engine *m, const struct parcel *q)
     return NULL;
 }
 
-/* A word between engines (mpi_spawn.c). It has waited its turn, so all that was sent before it
- * has been delivered. */
+/* A note between engines (mpi_spawn.c). All messages that its sender sent before it have been
+ * delivered. */
 static void heed(struct engine *m, const struct parcel *q)
 {
     const struct yk_note *n = &q->wire.note;
@@ -104,8 +104,8 @@ static bool deliver(struct engine *m, struct parcel *q)
     return true;
 }
 
-/* Ask where the data go, and post receives for them as far as the window allows. True when there
- * is nothing left to do. */
+/* Ask where the data go, and post receives for them as far as the window allows. True: the parcel
+ * is filed. */
 static bool file(struct engine *m, struct peer *p, struct parcel *q)
 {
     const struct yk_note *note = &q->wire.note;

@@ -39,15 +39,15 @@ enum {
     /* Pieces under way between two ranks, each way: enough for a fast wire, few enough for a
      * heartbeat to get through. */
     WINDOW = 16,
-    /* Bytes that, with their headers, are an eager message of every transport (shared memory: 4
-     * KB). */
+    /* Data of up to so many bytes travel with their note. With all headers that still is an eager
+     * message of every transport; the smallest limit is that of shared memory, 4 KB. */
     SMALL = 3072,
-    RING = 32, /* notes that may arrive between two looks */
-    BEATS = 8, /* the same for heartbeats */
+    RING = 32, /* receives that wait for notes */
+    BEATS = 8, /* receives that wait for heartbeats */
 };
 enum tag { TAG_NOTE = 1, TAG_DATA, TAG_BEAT, TAG_GROUP, TAG_TOLD };
-/* Notes between engines have no endpoint. They keep their place among the others, as
- * marks must. */
+/* Stands for the endpoint in a note between engines (mpi_spawn.c). Such a note queues with all
+ * others and overtakes none. */
 enum { ENGINE = 0xffff };
 enum engine_kind { GONE, MARK, READY, VERDICT };
 enum verdict { REFUSED, GRANTED, AGAIN };
@@ -60,15 +60,15 @@ struct wire {
 struct parcel {
     struct parcel *next;
     int rank; /* where to, or where from */
-    /* out: the sender's buffer. In: the buffer from place(); NULL throws the data away */
+    /* out: the sender's buffer; in: the buffer from place(), or NULL to throw the data away */
     void *data;
     size_t total;  /* bytes that travel in pieces: all of the data, or none if they are few */
-    size_t posted; /* bytes of them that have been given to MPI */
-    unsigned left; /* requests not yet complete, a note's included */
+    size_t posted; /* bytes of `total` that have been given to MPI */
+    unsigned left; /* requests that are not complete, that of the note included */
     bool placed;   /* in: place() has been asked */
-    bool noted;    /* out: the note has gone: nothing overtakes it any more */
-    bool kept;     /* MPI may still read the note: never to be used again */
-    atomic_uint *pending;
+    bool noted;    /* out: the note has gone, so nothing overtakes this parcel any more */
+    bool kept;     /* out: MPI may read the note until the process ends, so it is never reused */
+    atomic_uint *pending; /* out: the sender's count of buffers in use; may be NULL */
     _Alignas(64) struct wire wire;
 };
 
@@ -98,11 +98,11 @@ struct card {
     int32_t ok; /* its engine is set up */
     int32_t rank, size, pid;
     int32_t endpoint; /* to a new process: the endpoint that it replaces */
-    uint32_t round;   /* of marks: how many there have been */
-    uint32_t told;    /* to a new process: bytes that rank 0 sends it */
+    uint32_t round;   /* rounds of marks so far (mpi_spawn.c) */
+    uint32_t told;    /* to a new process: length of the text that rank 0 sends it */
     char host[64];
-    char boot[40]; /* the kernel's boot id: host names may repeat */
-    uint64_t pids; /* the namespace of the pid */
+    char boot[40]; /* the kernel's boot id, because two hosts may have one name */
+    uint64_t pids; /* the namespace that `pid` belongs to */
     struct daemon {
         /* "address,...:port" where mpirun's daemon on its host listens; "" if there is none. */
         char at[120];
@@ -110,47 +110,47 @@ struct card {
 };
 
 struct peer { /* a rank */
-    int at;   /* its rank in the communicator; -1: not in it (any more) */
-    /* The strategy has let go of it: nothing passes any more. Set by any thread, acted upon by the
-     * driver. */
+    int at;   /* its rank in the communicator; -1: it is not in it */
+    /* No message from or to this rank passes any more. Set by any thread; the driver then reaps
+     * the rank. */
     atomic_bool fenced;
-    bool reaped; /* [driver] the driver has acted upon the fence */
+    bool reaped; /* [driver] */
 
-    struct queue out;    /* [wire] parcels that have something left to post, in their order */
-    unsigned out_flight; /* [wire] pieces under way */
+    struct queue out;    /* [wire] parcels with a note or a piece still to post, in their order */
+    unsigned out_flight; /* [wire] pieces on their way to it */
     MPI_Request beat;    /* [wire] the last heartbeat to it */
     double told;         /* [wire] when something was last sent to it */
 
     struct queue in;       /* [driver] parcels not yet delivered, oldest first */
-    struct parcel *filing; /* [driver] the first of them that is not placed and posted to its end */
-    unsigned in_flight;    /* [wire] pieces under way */
-    bool busy;             /* [driver] in the list of peers with something in `in` */
+    struct parcel *filing; /* [driver] the first of them that is not filed (mpi_deliver.c) */
+    unsigned in_flight;    /* [wire] pieces on their way from it */
+    bool busy;             /* [driver] `in` has parcels, so it is in the engine's list `busy` */
     struct peer *next_busy;
     void *scrap; /* [driver] PIECE bytes for data that are thrown away */
 
     bool watched;
     int pidfd;         /* -1: on another host, or closed */
     double grace;      /* seconds of silence after which it is lost */
-    double silent;     /* [driver] seconds of it so far, while this process was awake */
-    double dead;       /* [driver] when its pidfd spoke; 0: it has not */
-    unsigned told_of;  /* [driver] bit i: endpoint i of this process has been told of its loss */
-    unsigned marked;   /* [driver] the round of the last MARK, READY from it */
-    unsigned ready;    /* [driver] */
-    uint64_t ready_as; /* [driver] which ranks it takes for lost */
-    bool ready_quiet;  /* [driver] nothing was sent while it waited */
-    atomic_bool lost;  /* `why` says how; set once */
+    double silent;     /* [driver] seconds of silence so far, while this process was awake */
+    double dead;       /* [driver] when its pidfd reported its end; 0: it has not */
+    unsigned told_of;  /* [driver] bit i: lost() has been called on endpoint here[i] */
+    unsigned marked;   /* [driver] the round of the last MARK from it */
+    unsigned ready;    /* [driver] the round of the last READY from it */
+    uint64_t ready_as; /* [driver] that READY: a hash of the ranks that it takes for lost */
+    bool ready_quiet;  /* [driver] that READY: it sent nothing while it waited for the marks */
+    atomic_bool lost;  /* set once; `why` has been written before */
     char why[160];
 };
 
 struct endpoint {
     int rank;
-    /* of endpoints in this process */
+    /* The next five fields are used for endpoints of this process only. */
     pthread_mutex_t lock;
     _Atomic(const struct yk_handler *) handler; /* NULL until attached: messages wait for it */
     void *arg;
     _Alignas(64) struct yk_wait arrived; /* messages delivered so far */
-    atomic_uint idle;                    /* looks in vain of the thread that waits here */
-    _Alignas(64) atomic_ullong sent;
+    atomic_uint idle;                    /* looks that found nothing since the last arrival */
+    _Alignas(64) atomic_ullong sent;     /* traffic with an endpoint of another process */
     atomic_ullong received, messages_sent, messages;
 };
 
@@ -158,11 +158,11 @@ enum active_kind {
     ACTIVE_NONE,
     ACTIVE_RING,
     ACTIVE_BEAT,
-    ACTIVE_NOTE,
+    ACTIVE_NOTE, /* from here on there is a parcel */
     ACTIVE_OUT,
     ACTIVE_IN
-};              /* the last three have a parcel */
-struct active { /* the purpose of a request in the list below */
+};
+struct active { /* the purpose of a request */
     enum active_kind kind;
     struct parcel *parcel;
 };
@@ -177,25 +177,25 @@ struct engine {
     struct peer *peer;     /* by rank */
     struct endpoint *end;  /* by endpoint */
     struct card *card;     /* by rank */
-    struct daemon *daemon; /* by rank, as of the beginning */
-    int *who;              /* [wire] rank in the communicator -> rank */
+    struct daemon *daemon; /* by rank, as of the start of the job */
+    int *who;              /* [wire] the rank of the job at each rank of the communicator */
     int here[2], heres;    /* the endpoints of this process */
     _Alignas(64) pthread_mutex_t driving;
     _Alignas(64) pthread_mutex_t wire;
 
-    /* the list of requests under way, and what MPI_Testsome writes; `room` entries each [wire] */
-    MPI_Request *request;
-    struct active *active;
-    int *index;
-    MPI_Status *status;
-    struct active *done;
+    /* [wire] The list of requests under way. */
+    MPI_Request *request;  /* (room) */
+    struct active *active; /* (room) the purpose of each */
+    int *index;            /* (room) from MPI_Testsome: the requests that are complete */
+    MPI_Status *status;    /* (room) from MPI_Testsome: how each of those ended */
+    struct active *done;   /* (room) the purpose of each of those */
     int listed, room;
     struct parcel *spare; /* [wire] parcels not in use */
     atomic_uint turns;    /* looks at the list that have ended; changed under `wire` */
     atomic_uint flight;   /* pieces under way, both ways, all peers; changed under `wire` */
-    atomic_uint bulk;     /* the pieces of large messages, which keep the wire busy for a while */
-    struct peer *busy;    /* [driver] those with parcels to deliver */
-    atomic_uint fences;   /* raised for each rank that is newly fenced: the driver shall look */
+    atomic_uint bulk;     /* those of messages that have a full piece; changed under `wire` */
+    struct peer *busy;    /* [driver] the peers with parcels to deliver */
+    atomic_uint fences;   /* ranks that were fenced since the driver last looked for them */
     struct { /* [wire] receives for notes, in the order they were posted from `head` on */
         MPI_Request request[RING];
         struct parcel *parcel[RING];
@@ -210,19 +210,18 @@ struct engine {
     double ticked;       /* [driver] when mpi_watch.c last looked */
     int epoll;           /* pidfds of the watched ranks of this host */
     double period;       /* between heartbeats */
-    atomic_llong due;    /* when to look whether heartbeats are due, in nanoseconds */
+    atomic_llong due;    /* when to look again whether heartbeats are due, in nanoseconds */
     atomic_bool closing; /* lost() is not called any more */
     MPI_Request parting; /* [wire] the last barrier */
-    atomic_bool deaths;  /* a rank was lost or let go of: no MPI_Finalize any more */
+    atomic_bool deaths;  /* a rank was lost or fenced, so MPI_Finalize is not called any more */
     atomic_bool stuck;   /* a thread hangs inside MPI: the process can only end */
 
-    /* replacing */
-    unsigned round;         /* of marks: how many there have been */
-    atomic_ullong sends;    /* of endpoints here to other ranks */
-    unsigned verdict_round; /* [driver] */
-    enum verdict verdict;   /* [driver] */
-
-    atomic_bool replacing; /* a thread holds `wire` while MPI starts a process */
+    /* Replacement of a rank (mpi_spawn.c). */
+    unsigned round;         /* rounds of marks so far */
+    atomic_ullong sends;    /* messages that endpoints here have sent to other ranks */
+    unsigned verdict_round; /* [driver] the round of the last verdict */
+    enum verdict verdict;   /* [driver] the last verdict of rank 0 */
+    atomic_bool replacing;  /* a thread holds `wire` while MPI starts a process */
 
     struct { /* mpi_stall.c */
         struct yk_mpi_plan plan;
@@ -233,19 +232,20 @@ struct engine {
     pthread_t helper;
     bool helping;
     atomic_bool stop;
-    /* when a thread that waits last drove, in nanoseconds: the helper keeps out of its way */
+    /* When a waiting thread last drove, in nanoseconds: the helper leaves the work to it. */
     _Alignas(64) atomic_llong driven;
 };
 
-/* mpi_wire.c; a caller marked [wire] holds that lock */
-/* Post the receives of a fresh communicator [wire, or before other threads run]; withdraw them. */
+/* mpi_wire.c. In brackets: the locks that the caller holds. */
+
+/* Post the receives of a new communicator; withdraw them [wire, or before other threads run]. */
 yk_code yk_mpi_ring(struct engine *m, struct yk_error *e);
 void yk_mpi_unring(struct engine *m);
 /* Put a message on its way to another rank. */
 void yk_mpi_post(struct engine *m, int rank, const struct yk_note *note, const void *data,
                  size_t bytes, atomic_uint *pending);
-/* Ask MPI which requests are complete [driver, wire]. Returns how many requests were, and sets
- * *moved if one of them was more than a heartbeat; a note that has come is left in *note. */
+/* Ask MPI which requests are complete, and return their number [driver, wire]. Sets *moved if one
+ * of them was more than a heartbeat, and *note if a note has come. */
 int yk_mpi_collect(struct engine *m, struct parcel **note, bool *moved);
 /* Post receives for the data of a parcel, as far as the window allows [driver]. True when all
  * are posted. */
@@ -259,8 +259,8 @@ void yk_mpi_lose(struct engine *m, int rank, const char *why);
 void yk_mpi_release_wire(struct engine *m);
 
 /* mpi_deliver.c */
-/* One look at everything that may have moved, and delivery of what has arrived [driver]. True if
- * something had. */
+/* Look at everything that may have moved, and deliver what has arrived [driver]. True if something
+ * had moved. */
 bool yk_mpi_pass(struct engine *m);
 /* Hand a message to an endpoint of this process, from this process. */
 void yk_mpi_hand(struct engine *m, const struct yk_note *note, const void *data);
@@ -276,8 +276,8 @@ void yk_mpi_watch(struct engine *m, double now);
 /* Send the heartbeats that are due. From any thread. */
 void yk_mpi_beat(struct engine *m, double now);
 
-/* mpi_stall.c; close also where the engine cannot be closed: from then on stalled() is not
- * called any more */
+/* mpi_stall.c. After close, stalled() is not called any more; an engine that must be left as it is
+ * (comm.h) is closed here all the same. */
 void yk_mpi_stall_open(struct engine *m, const struct yk_mpi_plan *plan);
 void yk_mpi_stall_close(struct engine *m);
 
@@ -286,10 +286,10 @@ struct job { /* MPI is initialised once a process, so there is one of these, in 
     MPI_Comm comm;
     int rank, size;
     int endpoint;       /* of a replacement; else -1 */
-    int present;        /* of a replacement: ranks in `comm`, maybe fewer than the job's */
+    int present;        /* of a replacement: ranks in `comm`, which may be fewer than `size` */
     struct card *cards; /* (present) the cards of those ranks */
-    unsigned round;
-    char *told; /* rank 0's text for a replacement */
+    unsigned round;     /* of a replacement: rounds of marks so far */
+    char *told;         /* rank 0's text for a replacement */
 };
 const struct job *yk_mpi_job(void);
 void yk_mpi_introduce(struct card *mine);

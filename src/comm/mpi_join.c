@@ -1,14 +1,14 @@
 /* mpi_join.c - the job: recognising the launcher, meeting the other ranks, agreeing, leaving.
  *
- * A launcher that is not Open MPI's does not fail: it makes N worlds of one rank, which would train
- * the same thing N times. The size that it promised in the environment is therefore compared with
- * the size that MPI found; where no PMIx server is named, MPI is not even tried, because it would
- * start a daemon of its own for one rank. All meetings are bounded in time, because waiting for a
- * dead rank would never end. After one has failed no rank calls MPI_Finalize.
+ * The launcher of another MPI would start N worlds of one rank each, which all train the same
+ * thing, and MPI would report no error. So the size that the launcher put into the environment is
+ * compared with the size that MPI found. Where the environment names no PMIx server, MPI is not
+ * initialised at all, because it would start a daemon of its own for one rank. Every meeting has a
+ * time limit, because a dead rank never comes. After a failed meeting no rank calls MPI_Finalize.
  * THREADS: one thread; before there is an engine.
- * LIMITS: MPI_Init itself cannot be bounded from here: a rank that dies before it hangs the others
- * in it, until the launcher ends the job. A program that a rank starts inherits its environment and
- * looks like that rank; ranks start none. */
+ * LIMITS: MPI_Init has no time limit. If a rank dies before it gets there, the others hang in it
+ * until the launcher ends the job. A program that a rank starts inherits its environment and looks
+ * like that rank; ranks start none. */
 #include <mpi.h>
 
 #include "comm/mpi_engine.h"
@@ -27,12 +27,12 @@
 #include <time.h>
 #include <unistd.h>
 
-/* MPI is initialised once a process and for good, so this is the process's and not a handle. */
+/* A process can initialise MPI only once, so there is one job and no handle. */
 static struct job the_job = {.endpoint = -1};
-static bool initialised, broken;
-enum {
-    SHARED = 5 << 20
-}; /* bytes of shared memory that Open MPI takes for a rank: 4 MB, and a little */
+static bool initialised;
+static bool broken; /* MPI_Finalize would hang or crash */
+/* Bytes of shared memory for a rank: Open MPI takes a little more than 4 MB. */
+enum { SHARED = 5 << 20 };
 
 /* --- launchers --- */
 
@@ -46,9 +46,9 @@ static int number(const char *variable) /* 0 if it is not set, or not a number *
 
 enum launcher { NOBODY, MPIRUN, SRUN, PMIX, HYDRA };
 
-/* How many processes did the launcher promise, and which one was it? A shell inside a Slurm
- * allocation has most of Slurm's variables; only a step's tasks have a rank and a number of
- * tasks in the step. A step of one task is as good as no launcher. */
+/* The launcher that started this process; *size: the processes that it says it started, 0 if it
+ * does not say. A shell inside a Slurm allocation has most of Slurm's variables, but only the tasks
+ * of a step have a rank and a number of tasks. A step of one task counts as no launcher. */
 static enum launcher launcher(int *size)
 {
     if ((*size = number("OMPI_COMM_WORLD_SIZE")) > 0)
@@ -97,8 +97,8 @@ static yk_code foreign(enum launcher who, int promised, int found, struct yk_err
 
 /* --- joining --- */
 
-/* Are all ranks on this host, for certain? A replacement is a world of its own, which knows
- * nothing of the others; it has the settings of rank 0, which started it. */
+/* Is it certain that all ranks are on this host? A replacement does not know where the others are;
+ * it inherits the settings of rank 0, which started it. */
 static bool is_one_host(enum launcher who, int size)
 {
     if (yk_mpi_replaces())
@@ -108,10 +108,10 @@ static bool is_one_host(enum launcher who, int size)
     return who == SRUN && number("SLURM_STEP_NUM_NODES") == 1;
 }
 
-/* Is there room for all ranks where they share memory? Where there is not, TCP has to do. Ranks
- * look at different moments, when some have taken their part, and may find different answers;
- * but where one finds room for all, all get theirs, and ranks that may use TCP as well reach it
- * by memory. */
+/* Does the shared memory have room for all ranks? If not, they use TCP. Ranks look at different
+ * moments, when others have already taken their part, and may come to different answers. That does
+ * no harm: if one rank finds room for all, there is room for all, and ranks that may also use TCP
+ * still reach it by memory. */
 static bool has_room(int size)
 {
     const char *given = getenv("OMPI_MCA_btl_vader_backing_directory"),
@@ -122,9 +122,10 @@ static bool has_room(int size)
     return (double)fs.f_bavail * (double)fs.f_frsize >= (double)size * SHARED;
 }
 
-/* Whoever connects to a rank's port can stop it (mpi_stall.c), and Open MPI opens one on all
- * addresses where it may use TCP. On one host there is no need to, but for processes that are
- * started later: shared memory does not reach those. */
+/* All ranks are on this host: do not listen to other hosts. A client that connects to a rank's port
+ * can block the rank (mpi_stall.c), and Open MPI opens a port on every address if it may use TCP.
+ * Shared memory is enough, except for replacements, which it does not reach: for those TCP is
+ * limited to the loopback device. */
 static void close_doors(int size, bool replaces)
 {
     if (!replaces && has_room(size))
@@ -133,10 +134,11 @@ static void close_doors(int size, bool replaces)
         setenv("OMPI_MCA_btl_tcp_if_include", "lo", 0);
 }
 
-/* Settings that make Open MPI quiet, and fast at what we do; the user's own stay. A small
- * model's gradient in one message instead of three is 20 % more updates per second. Without puts
- * an all-reduce of 64 MB takes 0.44 s instead of 0.67, as one peer's huge put starves the
- * others'; and buffers of 4 MB carry 95 % of a 1.8 Gbit/s wire instead of 56 to 83. */
+/* Settings that make Open MPI quiet and fast; the user's own stay. Measured: an eager limit that
+ * sends a small model's gradient in one message instead of three gives 20 % more updates a second.
+ * Without puts (flags "send") an all-reduce of 64 MB takes 0.44 s instead of 0.67, because a huge
+ * put of one peer delays those of the others. Buffers of 4 MB use 95 % of a 1.8 Gbit/s wire instead
+ * of 56 to 83 %. */
 static void prepare(void)
 {
     static const char *const SETTING[][2] = {
@@ -149,8 +151,8 @@ static void prepare(void)
     };
     for (size_t i = 0; i < sizeof SETTING / sizeof *SETTING; i++)
         setenv(SETTING[i][0], SETTING[i][1], 0);
-    /* Shared memory wants to read other processes' memory directly. Where containers forbid
-     * that, Open MPI tries and complains. */
+    /* Open MPI wants to read the memory of other processes directly. Where a container forbids
+     * that, it would try and print warnings. */
     char from = 1, to = 0;
     struct iovec local = {&to, 1}, remote = {&from, 1};
     if (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) != 1)
@@ -170,12 +172,12 @@ static yk_code fail_mpi(int rc, const char *what, struct yk_error *e)
 {
     char text[200];
     yk_mpi_error(rc, text, sizeof text);
-    broken = true; /* MPI_Finalize would crash, where one rank cannot be reached by another */
+    broken = true; /* MPI_Finalize crashes if one rank cannot reach another */
     return yk_fail(e, YK_FAILED, "cannot %s: %s", what, text);
 }
 
-/* Until the request is through, for at most `seconds`, without burning a core. After a failure
- * MPI is not called any more, so it does not matter that it still knows the buffers. */
+/* Wait until the request is complete, for at most `seconds`, without burning a core. After a
+ * failure MPI is not called any more, so the buffers that it still knows may be freed. */
 static yk_code await(MPI_Request r, double seconds, const char *what, struct yk_error *e)
 {
     double end = yk_now() + seconds;
@@ -218,7 +220,7 @@ yk_code yk_mpi_tell(MPI_Comm comm, int to, const char *text, size_t n, double se
     return await(r, seconds, "tell a new rank what to do", e);
 }
 
-/* A new process gets its text from rank 0. */
+/* A new process: receive the text of rank 0. */
 static yk_code hear(struct job *j, size_t n, struct yk_error *e)
 {
     MPI_Request r;
@@ -231,8 +233,8 @@ static yk_code hear(struct job *j, size_t n, struct yk_error *e)
     return await(r, YK_MPI_MEETING, "hear from rank 0 what to do", e);
 }
 
-/* From "1607270400.1;tcp://192.0.2.2,198.51.100.7:45309;tcp6://..." take what stands between
- * "tcp://" and ';'. */
+/* Take the part between "tcp://" and ';' of
+ * "1607270400.1;tcp://192.0.2.2,198.51.100.7:45309;tcp6://...". */
 static void find_daemon(struct daemon *d)
 {
     const char *uri = getenv("OMPI_MCA_orte_local_daemon_uri");
@@ -263,8 +265,8 @@ void yk_mpi_introduce(struct card *mine)
     }
 }
 
-/* A process that yk_mpi_replace started: it meets the ranks that did, learns its place from their
- * cards, and gets its orders from rank 0. */
+/* A process that yk_mpi_replace started: meet the ranks that started it, learn its place from their
+ * cards, and get the text from rank 0. */
 static yk_code join_as_replacement(MPI_Comm parents, struct yk_error *e)
 {
     struct job *j = &the_job;
@@ -364,7 +366,7 @@ yk_code yk_mpi_agree(const void *mine, size_t n, void *all, struct yk_error *e)
 {
     if (the_job.endpoint >= 0)
         return yk_fail(e, YK_FAILED,
-                       "a replacement has nobody to agree with: the others are at work");
+                       "a replacement cannot agree with the other ranks: they are at work");
     return yk_mpi_gather(the_job.comm, mine, n, all, YK_MPI_MEETING, e);
 }
 

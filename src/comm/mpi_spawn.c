@@ -1,18 +1,19 @@
 /* mpi_spawn.c - a new process in the place of a lost one.
  *
- * The survivors first meet over the old communicator, in bounded time. Rank 0 names the ranks that
- * are GONE. Each rank sends each a MARK, which keeps its place among the other messages, so that a
- * rank that has all MARKs has been delivered everything that was sent before. Then each tells rank
- * 0 that it is READY, which ranks it takes for lost, and whether its handlers were quiet meanwhile;
- * and rank 0 gives its VERDICT, which is to do it again as long as messages still cause messages.
- * Only then come the calls of MPI that cannot be bounded: a communicator of the survivors,
- * MPI_Comm_spawn over it, a merge with the new process, and an exchange of cards from which it
- * learns its place; then rank 0 sends it its orders. They run on a thread of their own; if they
- * hang (another rank died just then) the caller gets YK_LOST and the process can only end. From
- * then on all messages go over the merged communicator. The receives on the old one are withdrawn,
- * so no old message can be taken for a new one.
- * THREADS: called by one thread, which holds no endpoint's lock; handlers go on being called until
- * the verdict.
+ * First the survivors meet over the old communicator, with a time limit. Rank 0 names the ranks
+ * that are GONE. Every rank sends every other one a MARK, which overtakes nothing: a rank that has
+ * all MARKs has everything that was sent before them. Then each tells rank 0 that it is READY,
+ * which ranks it takes for lost, and whether its handlers sent anything meanwhile. Rank 0 answers
+ * with its VERDICT: go on, give up, or, as long as handlers still send, exchange marks AGAIN.
+ *
+ * Then come the MPI calls that may hang: a communicator of the survivors, MPI_Comm_spawn over it, a
+ * merge with the new process, an exchange of cards from which that learns its place, and rank 0's
+ * text for it. They run on a thread of their own. If they hang, because another rank died just
+ * then, the caller gets YK_LOST and the process can only end. From then on all messages go over the
+ * merged communicator. The receives on the old one are withdrawn, so that no old message is taken
+ * for a new one.
+ * THREADS: called by one thread, which holds no endpoint's lock; handlers are called until the
+ * verdict.
  * LIMITS:  not with owners and workers in one process, where a lost worker is a lost owner. */
 #include <mpi.h>
 
@@ -30,12 +31,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MEET 1.5        /* seconds until all survivors are here */
-#define ANSWER 2.0      /* for rank 0 to give its verdict, or for a new process to appear */
+#define MEET 1.5        /* seconds within which all survivors must come */
+#define ANSWER 2.0      /* seconds for rank 0 to give its verdict */
 enum { CONNECT = 300 }; /* milliseconds to reach a daemon */
-#define HANG 10.0       /* after which MPI is not expected to return any more */
+#define HANG 10.0       /* seconds after which MPI is not expected to return any more */
 
-/* Which ranks are gone, as a hash: survivors must be of one mind. */
+/* A hash of the ranks that are gone, for survivors to compare. */
 static uint64_t gone(const struct engine *m)
 {
     uint64_t h = 1469598103934665603u;
@@ -104,8 +105,8 @@ static bool judged(struct engine *m)
     return check(m, verdict_is_here);
 }
 
-/* One round of marks. *quiet: nothing was sent from here between our mark and the last of the
- * others'. */
+/* One round of marks. *quiet: no endpoint here sent anything until the marks of all others had
+ * come. */
 static bool exchange_marks(struct engine *m, double seconds, bool *quiet)
 {
     m->round++;
@@ -114,9 +115,8 @@ static bool exchange_marks(struct engine *m, double seconds, bool *quiet)
         if (!other(m, r))
             continue;
         for (int q = 0; q < m->size && m->rank == 0; q++)
-            if (q != r && atomic_load(&m->peer[q].fenced))
-                say(m, r, GONE, 0,
-                    (uint64_t)q); /* rank 0 knows of every loss, the others need not */
+            if (q != r && atomic_load(&m->peer[q].fenced)) /* others may not know of this loss */
+                say(m, r, GONE, 0, (uint64_t)q);
         say(m, r, MARK, 0, 0);
     }
     bool here = yk_mpi_drive_until(m, marked, seconds);
@@ -139,7 +139,7 @@ static enum verdict judge(struct engine *m, bool quiet, double seconds)
     return quiet ? GRANTED : AGAIN;
 }
 
-/* --- can MPI do it at all? Where it cannot it does not fail, but hangs or ends the job --- */
+/* --- can MPI start a process? Where it cannot, it hangs or ends the job instead of failing --- */
 
 /* Does a process listen at one of the addresses in "a,b,c:port"? */
 static bool answers(const char *where)
@@ -167,14 +167,13 @@ static bool answers(const char *where)
     return false;
 }
 
-/* Every host must still have its daemon, for one that is missing makes mpirun give up the whole
- * job. */
+/* Every host must still have its daemon: if one is missing, mpirun gives up the whole job. */
 static yk_code can_spawn(const struct engine *m, const char *program, struct yk_error *e)
 {
     if (access(program, X_OK) != 0)
         return yk_fail_errno(e, YK_FAILED, "cannot run '%s'", program);
     for (int r = 0; r < m->size; r++) {
-        bool again = false; /* there is one daemon a host */
+        bool again = false; /* another rank of the same host has been looked at */
         for (int q = 0; q < r && !again; q++)
             again = strcmp(m->daemon[q].at, m->daemon[r].at) == 0;
         if (m->daemon[r].at[0] == '\0')
@@ -189,8 +188,8 @@ static yk_code can_spawn(const struct engine *m, const char *program, struct yk_
     return YK_OK;
 }
 
-/* Are all survivors here, with nothing under way between them, and of one mind? YK_OK and
- * YK_FAILED on all of them alike. `willing` is rank 0's opinion. */
+/* Are all survivors here, with nothing under way between them, and do they agree on who is lost?
+ * All of them get the same answer, YK_OK or YK_FAILED. `willing`: rank 0 can start a process. */
 static yk_code meet(struct engine *m, bool willing, struct yk_error *e)
 {
     double end = yk_now() + MEET;
@@ -213,7 +212,7 @@ static yk_code meet(struct engine *m, bool willing, struct yk_error *e)
     if (verdict == GRANTED)
         return YK_OK;
     return yk_fail(e, YK_FAILED,
-                   "rank 0 says that it cannot be done, or not all ranks came within %.1f s", MEET);
+                   "rank 0 cannot start a process, or not all ranks came within %.1f s", MEET);
 }
 
 void yk_mpi_take_places(struct engine *m, const struct card *cards, int present)
@@ -230,15 +229,15 @@ void yk_mpi_take_places(struct engine *m, const struct card *cards, int present)
             atomic_store(&m->peer[r].fenced, true);
 }
 
-/* --- calls that cannot be bounded, on their own thread --- */
+/* --- calls that may hang, on a thread of their own --- */
 
 struct attempt {
     struct engine *m;
-    int rank;
-    char *const *argv;
-    const char *text;
+    int rank;          /* the rank to replace */
+    char *const *argv; /* rank 0: the command */
+    const char *text;  /* rank 0: for the new process */
     pthread_mutex_t lock;
-    pthread_cond_t ended;
+    pthread_cond_t ended; /* signalled when `done` is set */
     bool done;
     yk_code code;
     struct yk_error error;
@@ -257,8 +256,7 @@ static int survivors(const struct engine *m, MPI_Comm *out)
     if (rc == MPI_SUCCESS)
         rc = MPI_Group_incl(all, n, left, &some);
     if (rc == MPI_SUCCESS)
-        rc = MPI_Comm_create_group(m->mpi, some, TAG_GROUP,
-                                   out); /* its messages travel among ours */
+        rc = MPI_Comm_create_group(m->mpi, some, TAG_GROUP, out); /* a tag beside ours */
     if (rc == MPI_SUCCESS)
         rc = MPI_Comm_set_errhandler(*out, MPI_ERRORS_RETURN);
     free(left);
@@ -277,9 +275,8 @@ static yk_code spawn(struct attempt *a)
     int rc = survivors(m, &few);
     if (rc == MPI_SUCCESS)
         rc = MPI_Info_create(&info);
-    if (rc == MPI_SUCCESS)
-        rc = MPI_Info_set(info, "map_by",
-                          "slot:OVERSUBSCRIBE"); /* MPI would hang for want of a slot */
+    if (rc == MPI_SUCCESS) /* without a free slot MPI would hang */
+        rc = MPI_Info_set(info, "map_by", "slot:OVERSUBSCRIBE");
     if (rc == MPI_SUCCESS)
         rc = MPI_Info_set(info, "bind_to", "none");
     bool root = m->rank == 0; /* the only one whose command counts */

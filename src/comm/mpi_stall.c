@@ -1,17 +1,15 @@
-/* mpi_stall.c - does Open MPI itself still answer? A thread that never calls MPI looks whether the
- * one that does comes back.
+/* mpi_stall.c - does Open MPI itself still answer? A thread that never calls MPI checks whether the
+ * threads that call it come back.
  *
- * Open MPI 4 reads the first bytes of a new TCP connection in the midst of a look at its messages,
- * and waits for them without end: a client that connects to a rank's port, sends four bytes and
- * falls silent keeps the rank from everything else. Nothing outside can free it, but users must be
- * told, because other ranks only see a rank that is silent. So every TICK the `wire`
- * lock is tried. If it is held, and no look at messages has ended since the last tick, MPI has the
- * thread; after LIMIT of that, stalled() is called, and once more when it is over. As in
- * mpi_watch.c only time during which this process was awake counts.
- * THREADS: one thread of its own, which holds `wire` for no longer than it takes to let go of it.
- *          stalled() runs on it.
- * LIMITS:  a replacement holds the lock for as long as it takes; it is bounded otherwise
- *          (mpi_spawn.c), and not counted. */
+ * When Open MPI 4 looks at its messages it also reads the first bytes of new TCP connections, and
+ * waits for them without end. So a client that connects to a rank's port, sends four bytes and
+ * falls silent blocks the rank. Nothing outside can free it, but users must be told, because other
+ * ranks only see a rank that is silent. Therefore the lock `wire` is tried every TICK. If it is
+ * taken, and no look at messages has ended since the last tick, a thread is stuck inside MPI. After
+ * LIMIT of that stalled() is called, and once more when it is over. As in mpi_watch.c, only time
+ * during which this process was awake counts.
+ * THREADS: one thread of its own; stalled() runs on it. It gives `wire` back at once.
+ * LIMITS:  a replacement holds `wire` for longer. It is not counted, and mpi_spawn.c bounds it. */
 #include <mpi.h>
 
 #include "comm/mpi_engine.h"
@@ -22,11 +20,11 @@
 #include <math.h>
 #include <stdio.h>
 
-#define TICK 0.1 /* seconds between looks */
-#define NAP 0.25 /* the most that one of them adds */
-#define LIMIT 1.0
+#define TICK 0.1  /* seconds between looks */
+#define NAP 0.25  /* the most seconds that one look adds to the time without an answer */
+#define LIMIT 1.0 /* seconds without an answer after which stalled() is called */
 
-/* Is a thread inside MPI that was there at the last look? `turns` is its count then. */
+/* Has one thread been inside MPI since the last look? *turns is engine.turns at that look. */
 static bool is_held(struct engine *m, unsigned *turns)
 {
     unsigned before = *turns;
@@ -38,7 +36,7 @@ static bool is_held(struct engine *m, unsigned *turns)
     return *turns == before && !atomic_load(&m->replacing);
 }
 
-/* Until the next look; false when there shall be none. */
+/* Sleep until the next look. False: there is none, because the engine closes. */
 static bool rest(struct engine *m)
 {
     struct timespec until;
@@ -100,7 +98,7 @@ void yk_mpi_stall_open(struct engine *m, const struct yk_mpi_plan *plan)
         pthread_setname_np(m->stall.thread, "yoke-stall");
         return;
     }
-    char text[120]; /* the job does as well without */
+    char text[120];
     snprintf(text, sizeof text,
              "rank %d: cannot start the thread that checks whether Open MPI answers; going on "
              "without it",

@@ -1,15 +1,15 @@
-/* mpi_watch.c - which ranks are alive: rank 0 watches all ranks, all watch rank 0.
+/* mpi_watch.c - which ranks are alive: rank 0 watches all ranks, and all watch rank 0.
  *
- * MPI itself reports nothing when a rank dies. On one host a pidfd does, within a tick of 10 ms; a
- * little later, when the dead rank's last messages have been delivered, lost() is called. Between
- * hosts, and for a process that is stopped or cut off, silence counts: any arrival from a rank ends
- * it, and a rank that has sent nothing for a quarter of the heartbeat sends one byte. Silence is
- * counted in time during which this process was awake: a tick adds at most NAP to it, so that a
- * process that was stopped itself does not take the others for dead on waking.
- * THREADS: the driver watches; heartbeats are sent by any thread that passes, so that a
- * long-running handler does not delay them.
- * LIMITS:  if the only thread that drives is inside a handler for longer than the others' grace,
- * they take this rank for dead. */
+ * MPI reports nothing when a rank dies. On one host its pidfd does, within a tick of 10 ms; lost()
+ * is called a little later, when the rank's last messages have been delivered. Between hosts, and
+ * for a process that is stopped or cut off, silence counts. Any arrival from a rank ends its
+ * silence, and a rank that has sent nothing for a quarter of the heartbeat sends one byte. Only
+ * time during which this process was awake counts: a tick adds at most NAP to a silence, so a
+ * process that was stopped does not take the others for dead when it wakes.
+ * THREADS: the driver watches. Heartbeats are sent by any thread that comes by, so that a handler
+ * that runs for long does not delay them.
+ * LIMITS:  if the only thread that could drive is inside a handler for longer than the others'
+ * grace, they take this rank for dead. */
 #include <mpi.h>
 
 #include "comm/mpi_engine.h"
@@ -23,13 +23,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define TICK 0.01        /* seconds between looks */
-#define NAP 0.25         /* the most that one tick adds to a silence */
-#define DRAIN 0.02       /* between the end of a process and lost(): what it had sent comes first */
-#define CLOCK_GRACE 10.0 /* silence of rank 0 that the others bear */
-#define LONGEST_PERIOD 0.25
-#define HEARTBEAT_NEAR 2.0
-#define HEARTBEAT_FAR 5.0
+#define TICK 0.01           /* seconds between looks */
+#define NAP 0.25            /* the most that one tick adds to a silence */
+#define DRAIN 0.02          /* from the end of a process to lost(): its last messages come first */
+#define CLOCK_GRACE 10.0    /* silence after which rank 0 is lost to the others */
+#define LONGEST_PERIOD 0.25 /* between heartbeats */
+#define HEARTBEAT_NEAR 2.0  /* the default if all ranks are on one host */
+#define HEARTBEAT_FAR 5.0   /* the default between hosts */
 
 static bool same_host(const struct card *a, const struct card *b)
 {
@@ -51,9 +51,9 @@ void yk_mpi_watch_rank(struct engine *m, int rank)
         return;
     p->pidfd = (int)syscall(SYS_pidfd_open, m->card[rank].pid, 0);
     if (p->pidfd < 0 && errno == ESRCH)
-        p->dead = p->told; /* already */
+        p->dead = p->told; /* it has ended already */
     if (p->pidfd < 0)
-        return; /* an old kernel: silence will tell */
+        return; /* it has ended, or the kernel has no pidfds: then its silence will show */
     struct epoll_event event = {.events = EPOLLIN, .data = {.u32 = (uint32_t)rank}};
     if (epoll_ctl(m->epoll, EPOLL_CTL_ADD, p->pidfd, &event) != 0) {
         close(p->pidfd);
@@ -159,7 +159,7 @@ void yk_mpi_beat(struct engine *m, double now)
         struct peer *p = &m->peer[r];
         if (!p->watched || p->at < 0 || atomic_load(&p->fenced) || now - p->told < m->period)
             continue;
-        int through = 1; /* if the last one is still under way, another would not help */
+        int through = 1; /* while the last one is under way, no other is sent */
         if (p->beat != MPI_REQUEST_NULL)
             MPI_Test(&p->beat, &through, MPI_STATUS_IGNORE);
         if (through &&

@@ -1,18 +1,20 @@
 /* mpi_wire.c - parcels on the wire: how a message leaves and how it comes in.
  *
- * Out: messages wait in a queue, the most urgent first. When it is a message's turn its note goes,
- * with the data if they are few. Other data are cut into pieces, of which WINDOW are given to MPI
- * at a time, from the sender's buffer; the rest, and then the next message, follow as pieces get
- * through. So an urgent message waits for a few MB at most, and not for all that was sent before
- * it. In: a ring of receives waits for notes of any rank; MPI fills it in the order it was posted,
- * so looking at its head is enough, and notes of one sender come out in the order they went in.
- * Pieces are received straight into their place, WINDOW at a time, in the order of the notes, so
- * that piece and receive meet. A fenced rank is *reaped* by the driver: messages to it are let go
- * of, and messages from it are no longer awaited. MPI may go on reading and writing those buffers
- * until the process ends.
+ * OUT: messages to a rank wait in a queue, the most urgent first. The note goes first, with the
+ * data if they are few. Other data go in pieces from the sender's buffer. MPI has at most WINDOW
+ * pieces at a time, and gets the next ones, then those of the next message, as pieces get through.
+ * So an urgent message waits for a few MB at most.
+ *
+ * IN: a ring of receives waits for notes of any rank. MPI fills it in the order it was posted, so
+ * only its head is looked at, and the notes of one sender keep their order. Pieces are received
+ * straight into their place, WINDOW at a time; receives are posted in the order of the notes, so
+ * that each piece meets its own.
+ *
+ * A fenced rank is *reaped* by the driver: messages to it are given up, and messages from it are
+ * no longer awaited. MPI may go on reading and writing those buffers until the process ends.
  * THREADS: see mpi_engine.h. Nothing here waits, except for `wire`.
- * LIMITS:  a transport whose eager limit is below SMALL would still work, but the death of a
- * sender could then block the ring. */
+ * LIMITS:  with a transport whose eager limit is below SMALL, the death of a sender could block
+ * the ring. */
 #include <mpi.h>
 
 #include "comm/mpi_engine.h"
@@ -50,7 +52,7 @@ static struct parcel *take(struct engine *m)
     if (p != NULL)
         m->spare = p->next;
     else
-        p = aligned_alloc(64, sizeof *p); /* kept for the next message: there are soon enough */
+        p = aligned_alloc(64, sizeof *p); /* and used again later */
     if (p != NULL)
         memset(p, 0, offsetof(struct parcel, wire));
     return p;
@@ -62,8 +64,8 @@ void yk_mpi_give(struct engine *m, struct parcel *p)
     m->spare = p;
 }
 
-/* Room for one more request; false if there is no memory for it. All that is kept for a request
- * is in one block. */
+/* Make room for one more request; false: there is no memory. All arrays of the list are in one
+ * block, so there is one allocation to fail. */
 static bool make_room(struct engine *m)
 {
     if (m->listed < m->room)
@@ -75,7 +77,7 @@ static bool make_room(struct engine *m)
         return false;
     struct active *active = (struct active *)(request + n), *done = active + n;
     MPI_Status *status = (MPI_Status *)(done + n);
-    for (int i = 0; i < m->room; i++) { /* all of it: the caller may be in the middle of a look */
+    for (int i = 0; i < m->room; i++) { /* done and status too: yk_mpi_collect may be at work */
         request[i] = m->request[i];
         active[i] = m->active[i];
         done[i] = m->done[i];
@@ -86,7 +88,7 @@ static bool make_room(struct engine *m)
     m->active = active;
     m->done = done;
     m->status = status;
-    m->index = (int *)(status + n); /* used within MPI's look only */
+    m->index = (int *)(status + n); /* not copied: used only before a request can be added */
     m->room = (int)n;
     return true;
 }
@@ -97,7 +99,7 @@ static void list(struct engine *m, MPI_Request r, enum active_kind kind, struct 
     m->active[m->listed++] = (struct active){kind, p};
 }
 
-/* A piece of a parcel is given to MPI, or is through. */
+/* Count a piece of a parcel: it is given to MPI (`up`), or is through. */
 static void fly(struct engine *m, const struct parcel *q, bool up)
 {
     unsigned bulk = q->total >= PIECE;
@@ -139,7 +141,7 @@ static bool post_note(struct engine *m, struct peer *p, struct parcel *q)
         lose_to_mpi(m, q->rank, rc);
         return false;
     }
-    int through = 0; /* nearly always: an eager message is copied away */
+    int through = 0; /* nearly always set at once, because MPI copies an eager message */
     MPI_Test(&r, &through, MPI_STATUS_IGNORE);
     if (!through) {
         list(m, r, ACTIVE_NOTE, q);
@@ -167,7 +169,7 @@ static bool post_piece(struct engine *m, struct peer *p, struct parcel *q)
     return true;
 }
 
-/* Post as many pieces as the window allows. */
+/* Post notes and pieces, as many as the window allows. */
 static void pump(struct engine *m, int rank)
 {
     struct peer *p = &m->peer[rank];
@@ -224,7 +226,7 @@ out:
 
 bool yk_mpi_receive(struct engine *m, struct peer *p, struct parcel *q)
 {
-    /* Unwanted pieces all go to the same place, so there is one at a time. */
+    /* Data that are thrown away all go to the same place, so one piece at a time. */
     if (q->data == NULL && p->scrap == NULL)
         p->scrap = malloc(PIECE);
     unsigned window = q->data != NULL ? WINDOW : 1;
@@ -264,8 +266,8 @@ static int post_beat(struct engine *m, int i)
                      &m->beats.request[i]);
 }
 
-/* The head of the ring is filled: take the parcel out and post another in its place. NULL if it
- * is not for us. */
+/* The head of the ring is filled: take the parcel out and post another in its place. NULL: the
+ * note is broken, or its sender is fenced. */
 static struct parcel *take_note(struct engine *m, const MPI_Status *s, bool failed)
 {
     int head = m->ring.head, length = 0;
@@ -365,7 +367,7 @@ int yk_mpi_collect(struct engine *m, struct parcel **note, bool *moved)
     return n;
 }
 
-/* The requests are left to MPI: a send cannot be taken back, and no thread waits for them. */
+/* The requests are left to MPI, because a send cannot be taken back. */
 void yk_mpi_reap(struct engine *m, int rank)
 {
     struct peer *p = &m->peer[rank];
@@ -385,8 +387,8 @@ void yk_mpi_reap(struct engine *m, int rank)
             continue;
         }
         q->left--;
-        /* Cancelling works if no sender was found, so a late piece does not land in a buffer
-         * that is used anew. */
+        /* A receive that no piece has met can be cancelled: a late piece then does not land in a
+         * buffer that is used again. */
         if (m->active[i].kind == ACTIVE_IN)
             MPI_Cancel(&m->request[i]);
         MPI_Request_free(&m->request[i]);
