@@ -36,8 +36,7 @@ void yk_clock_release(struct yk_clock *c)
 void yk_clock_limit(struct yk_clock *c, uint64_t step)
 {
     const struct yk_rule *r = c->rule;
-    if (r->last_step == UINT64_MAX ||
-        r->held) /* where a step takes several parts it is the step that ends the run */
+    if (r->last_step == UINT64_MAX || r->held) /* held: the run ends by steps, not by parts */
         return;
     c->deal.quota = r->last_step > step ? r->last_step - step : 0;
     if (r->epochs > 0 && __builtin_mul_overflow(r->epochs, r->rows, &c->deal.end))
@@ -65,9 +64,9 @@ static uint64_t slowest(const struct yk_clock *c, unsigned w)
     return least;
 }
 
-/* Backups, where a step waits for parts that others hold: a copy of the part that is least
- * likely to come. Not one that is here already; the one that the fewest compute; the oldest of
- * those. */
+/* Backups, where a step waits for parts that other workers hold: the part to compute once more. Of
+ * the parts that have not come it is the one that the fewest workers compute; of several such, the
+ * oldest. */
 static uint64_t copy_of(const struct yk_clock *c)
 {
     uint64_t best = YK_NO_PART;

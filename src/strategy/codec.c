@@ -17,9 +17,9 @@
 enum { BLOCK = 1024, HEADER = 8, PIECE = 1 << 18 };
 
 static const double LEAST_SHARE = 0.001, MOST_SHARE = 0.5;
-static const uint32_t INFINITE = 0x7f800000,
-                      TINY =
-                          0x0d800000; /* 2^-100: below it a scale's inverse may not be a number */
+static const uint32_t INFINITE = 0x7f800000; /* the bits of infinity */
+static const uint32_t TINY =
+    0x0d800000; /* 2^-100: the inverse of a smaller scale may be infinite */
 
 yk_code yk_codec_parse(const char *text, struct yk_codec *out, struct yk_error *e)
 {
@@ -44,7 +44,8 @@ yk_code yk_codec_parse(const char *text, struct yk_codec *out, struct yk_error *
     return YK_USAGE;
 }
 
-static size_t kept(const struct yk_codec *c, size_t r) /* of a block of r, by topk */
+/* The values of a block of r that topk sends. */
+static size_t kept(const struct yk_codec *c, size_t r)
 {
     size_t k = (size_t)(c->share * (double)r + 0.5);
     return k > 0 ? k : 1;
@@ -169,8 +170,8 @@ YK_WIDE static void unpack_int8(const int8_t *restrict q, float scale, float *re
         x[i] = scale * (float)q[i];
 }
 
-YK_WIDE static unsigned count_above(const float *x, uint32_t least,
-                                    size_t n) /* of at least this size */
+/* The values of at least this size. */
+YK_WIDE static unsigned count_above(const float *x, uint32_t least, size_t n)
 {
     unsigned count = 0;
     for (size_t i = 0; i < n; i++)
@@ -191,7 +192,7 @@ YK_WIDE static void take(const float *restrict value, const float *restrict carr
         x[i] = value[i] + scale * carry[i];
 }
 
-/* What is not a number is not carried on: it would be so for ever. */
+/* An error that is infinite or not a number is not carried: it would spoil all later values. */
 YK_WIDE static void leave(const float *restrict x, const float *restrict sent, float scale,
                           float *restrict carry, size_t n)
 {
@@ -215,7 +216,7 @@ YK_WIDE static void subtract(const float *restrict a, const float *restrict b, f
 static void pack_topk(const float *x, size_t n, size_t k, uint16_t (*out)[2], float *seen)
 {
     uint32_t low = 0, high = UINT32_C(1) << 31; /* at least k are of size `low`, fewer of `high` */
-    unsigned above = 0;                         /* those that are of size `high` */
+    unsigned above = 0;                         /* values of size `high` or more */
     while (high - low > 1) {
         uint32_t middle = low + (high - low) / 2;
         unsigned count = count_above(x, middle, n);
@@ -267,8 +268,7 @@ static void pack_block(const struct yk_codec *c, const float *x, size_t r, char 
         if (most >= INFINITE)
             scale = NAN;
         else if (most >= TINY)
-            scale =
-                float_of((most & INFINITE) - (14u << 23)); /* the largest becomes 2^14 or more */
+            scale = float_of((most & INFINITE) - (14u << 23)); /* the largest becomes >= 2^14 */
         pack_fp16(x, scale > 0 ? 1 / scale : 0, q.half, r);
         unpack_fp16(q.half, scale, seen, r);
         memcpy(out, &scale, 4);

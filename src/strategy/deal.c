@@ -58,7 +58,7 @@ static uint64_t after(const struct yk_deal *d, const struct yk_share *s, uint64_
     return left > d->batch ? id + d->batch : (id / d->rows + 1) * d->rows + s->from;
 }
 
-/* The epoch that is not finished longest; that of the next new part if nothing is under way. */
+/* The oldest unfinished epoch. */
 static uint64_t oldest_epoch(const struct yk_deal *d)
 {
     uint64_t oldest = UINT64_MAX;

@@ -49,7 +49,7 @@ void yk_deal_release(struct yk_deal *d);
 
 uint32_t yk_deal_size(const struct yk_deal *d, uint64_t id); /* examples of a part */
 uint64_t yk_deal_take(struct yk_deal *d, unsigned share);    /* YK_NO_PART: none may be dealt now */
-/* A part that is out has been done, or comes back. Of any other id nothing is known: no change. */
+/* A part has been done, or comes back. Nothing happens if it is not out. */
 void yk_deal_done(struct yk_deal *d, uint64_t id);
 void yk_deal_return(struct yk_deal *d, uint64_t id);
 void yk_deal_add(struct yk_deal *d, uint64_t id); /* unfinished at an earlier start */

@@ -31,7 +31,7 @@ struct yk_exchange {
     /* Buffers. `own`: the worker needs a copy of the parameters. close() follows also a failure. */
     yk_code (*open_worker)(struct yk_worker *w, bool own, struct yk_error *e);
     void (*close_worker)(struct yk_worker *w);
-    /* Wait for parameters of the step under way; sink.h. NULL: they are here when it begins. */
+    /* Wait for parameters of the step under way (sink.h). NULL: all are here when it begins. */
     bool (*need)(struct yk_sink *sink, size_t lo, size_t hi);
     /* The range [lo, hi) of a sum is finished: send it. On the worker's thread. */
     void (*push)(struct yk_worker *w, size_t lo, size_t hi);
@@ -84,8 +84,8 @@ static inline const struct yk_exchange *yk_exchange_of(const struct yk_rule *rul
 
 void yk_worker_send(struct yk_worker *w, unsigned owner, struct yk_note *n, const void *data,
                     size_t bytes);
-/* Wait until the engine has let go of all that this worker sent; not for ever if an owner is
- * gone. */
+/* Wait until the engine has let go of all that this worker sent; 10 s at most, because an owner
+ * may be lost. */
 void yk_worker_settle(struct yk_worker *w);
 /* Gradients may be written: waits until nothing of the step before is under way. */
 void yk_worker_begin(struct yk_worker *w);
@@ -165,17 +165,18 @@ void yk_range_take(struct yk_worker *w, const struct yk_note *n, const void *dat
 /* Send worker w all of the range, packed if the run packs. */
 void yk_range_reply(struct yk_server *s, unsigned w, struct yk_note *n);
 void *yk_range_place_push(struct yk_server *s, const struct yk_note *n);
-/* The gradients of a note are to be used: *push is their push if one is kept, and the note is
- * that of floats. False: they do not count, and have been dealt with. */
+/* Gradients are here. True: they count; *push is the push that they belong to, or NULL if none is
+ * kept, and packed ones have been unpacked, with the note changed to match. False: they do not
+ * count, and there is nothing left to do. */
 bool yk_range_receive(struct yk_server *s, struct yk_note *n, const float *data,
                       struct yk_push **push);
-/* Keep them for the step that they belong to. */
+/* Keep gradients that count for the step that they belong to. */
 void yk_range_keep(struct yk_server *s, struct yk_push *p, const struct yk_note *n,
                    const float *data);
 
 /* --- pack.c: --compress --- */
 
-/* Nothing to do, as at a worker, unless the run packs what goes between processes. */
+/* Buffers, at an owner and at a worker; none if the run does not pack. */
 yk_code yk_pack_open_owner(struct yk_server *s, struct yk_error *e);
 void yk_pack_close_owner(struct yk_server *s);
 /* Send worker w all of the range. */

@@ -55,8 +55,9 @@ static yk_code open_worker(struct yk_worker *w, bool own, struct yk_error *e)
     unsigned owners = w->rule->owners;
     (void)own; /* values are always copies */
     if (w->params.count >= YK_NO_KEY)
-        return yk_fail(e, YK_USAGE, "a sparse model has fewer than %u parameters, and this one %zu",
-                       YK_NO_KEY, w->params.count);
+        return yk_fail(e, YK_USAGE,
+                       "a model of %zu parameters is too large: sparse ones have fewer than %u",
+                       w->params.count, YK_NO_KEY);
     w->params.flat = NULL;
     k->id = YK_NO_PART;
     k->at = calloc(owners + 1, sizeof *k->at);
@@ -392,7 +393,7 @@ static bool remember(struct yk_server *s, unsigned w, uint32_t ask, const uint32
     if (ask == 0)
         return true;
     if (!yk_keys_ok(key, n, s->owner.lo, s->owner.hi)) {
-        yk_server_broken(s, "a worker asks for keys that are not sorted or not there");
+        yk_server_broken(s, "a worker asks for keys that are not sorted or not of this owner");
         return false;
     }
     if (!yk_grow((void **)&a->key, &a->room, n + 1, sizeof *a->key)) {

@@ -124,8 +124,8 @@ void yk_server_lost(void *arg, int endpoint, const char *why)
         snprintf(s->why, sizeof s->why, "owner 0 is lost: %s", why);
         return;
     }
-    bool read_later =
-        s->rule->sparse && endpoint < s->comm->owners; /* the state is, after the end */
+    /* The state of a sparse model is read from its owners after the end, too. */
+    bool read_later = s->rule->sparse && endpoint < s->comm->owners;
     if (s->state == YK_SERVER_ENDED && !read_later)
         return;
     int worker = endpoint >= s->comm->owners ? (int)yk_server_worker(s, endpoint) : -1;

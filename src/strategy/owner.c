@@ -10,8 +10,7 @@ enum { PIECE = 64 }; /* keys of a dense step that are made at a time */
 
 size_t yk_owner_at(unsigned k, unsigned n, size_t count)
 {
-    size_t lines = (count + 15) / 16,
-           at = lines * k / n * 16; /* fewer lines than 2^50: no overflow */
+    size_t lines = (count + 15) / 16, at = lines * k / n * 16; /* lines < 2^50: no overflow */
     return at < count ? at : count;
 }
 
@@ -123,7 +122,7 @@ static void apply_group(struct yk_owner *o, const struct yk_update *u, const flo
         size_t m = n - i < piece ? n - i : piece, at = lo + i - o->origin;
         const float *g = grad + i;
         if (o->clip > 0) {
-            limit(g, o->clip / u->scale, limited, m); /* of the sum */
+            limit(g, o->clip / u->scale, limited, m); /* g is a sum, not yet the mean */
             g = limited;
         }
         for (unsigned k = 0; k < o->slots; k++)

@@ -93,7 +93,7 @@ bool yk_pack_unpack(struct yk_server *s, struct yk_push *p, struct yk_note *n)
     float *to = p->buffer + (n->push.lo - s->owner.lo);
     size_t floats;
     if (!yk_codec_count(&s->rule->codec, to, n->bytes, s->owner.hi - n->push.lo, &floats)) {
-        yk_server_broken(s, "a packed push is not of its range");
+        yk_server_broken(s, "a packed push does not fit its range");
         return false;
     }
     yk_codec_unpack(&s->rule->codec, to, floats);
@@ -182,8 +182,8 @@ const void *yk_pack_sum(struct yk_worker *w, const float *sum, size_t at, size_t
     char *out = room(w, packed < floats ? packed : floats);
     if (out == NULL)
         return NULL;
-    float part =
-        (float)w->task.examples / (float)w->rule->batch; /* less than 1 at the end of an epoch */
+    /* Less than 1 at the end of an epoch. */
+    float part = (float)w->task.examples / (float)w->rule->batch;
     packed = yk_codec_pack(&w->rule->codec, sum + at, w->pack.carry + at, part, n, out);
     if (packed > 0)
         *flags |= YK_PACKED_FLAG;

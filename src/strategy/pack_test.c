@@ -308,7 +308,7 @@ static void test_wrong(void **state)
         for (uint64_t i = 0; i < 100000 && r.server[0].failed == YK_OK; i++)
             network_event(&o, &rng);
         assert_true(r.server[0].failed == YK_FAILED &&
-                    strstr(r.server[0].why, "a packed push is not of its range") != NULL);
+                    strstr(r.server[0].why, "a packed push does not fit its range") != NULL);
         assert_true(r.params.flat[spoilt_at] == 0); /* other buckets may have been applied */
         network_close(&o);
     }

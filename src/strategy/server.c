@@ -52,9 +52,8 @@ static void reply(struct yk_server *s, unsigned w, struct yk_note *n)
     s->exchange->reply(s, w, n);
 }
 
-/* Another owner's answer to worker w, or a debt until the state has come. It answers only w: a
- * worker that has pushed for the open step is owed an answer too, but not before the step is
- * complete. */
+/* Another owner: answer worker w, or owe it the answer until the state has come. Only w: other
+ * workers may be owed an answer that has to wait until their step is complete. */
 static void reply_or_owe(struct yk_server *s, unsigned w)
 {
     struct yk_note n = {.step = s->owner.step};
@@ -83,9 +82,9 @@ static void now_waits(struct yk_server *s, unsigned w)
     s->clock->waiting++;
 }
 
-/* Backups: a worker whose push is kept waits with it for its step. When all wait so because too few
- * are left, or because the data of some hosts are through, each takes a further part of the same
- * step. */
+/* Backups: a worker whose push is kept waits for the step to be complete. When all of them wait,
+ * because too few workers are left or the data of some hosts are used up, each takes a further part
+ * of the same step. */
 static bool too_few(const struct yk_server *s)
 {
     const struct yk_clock *c = s->clock;
@@ -94,7 +93,7 @@ static bool too_few(const struct yk_server *s)
     for (unsigned w = 0; w < s->rule->workers; w++)
         if (c->member[w].alive && c->member[w].task == YK_NO_PART &&
             !(c->deal.shares > 1 && c->member[w].idle))
-            return false; /* this one is free to do it */
+            return false; /* this one is free to take the next part */
     return true;
 }
 
@@ -126,8 +125,8 @@ static unsigned idlers(const struct yk_server *s)
     return n;
 }
 
-/* Is a whole batch under way? Then all have a part in it, also workers that have not asked for
- * it. */
+/* Is a whole batch under way? Then every worker has shards of it, also one that has not asked for
+ * its task yet. */
 static bool is_open(const struct yk_server *s)
 {
     if (!yk_rule_batches(s->rule) || s->state >= YK_SERVER_HALTED)
@@ -257,8 +256,8 @@ bool yk_server_counts(const struct yk_server *s, const struct yk_note *n)
            (!s->rule->fresh || n->step == s->owner.step);
 }
 
-/* A worker that is lost, or that redoes the step, gets no answer to the push; with backups a late
- * worker does. */
+/* A lost worker gets no answer to the push, nor does one that redoes the step. A late worker does,
+ * with backups. */
 void yk_server_drop(struct yk_server *s, const struct yk_note *n)
 {
     unsigned w = yk_server_worker(s, n->from);
@@ -575,8 +574,8 @@ static void arrive(void *arg, const struct yk_note *n, const void *data)
     }
 }
 
-/* A worker's sums stay as they are until their batch is complete; with parts it may do another one
- * before. */
+/* Of a whole batch a worker's sums stay as they are until the batch is complete. Where parts are
+ * dealt, it may begin another part before. */
 static bool near(void *arg, const struct yk_note *n)
 {
     const struct yk_server *s = arg;

@@ -201,7 +201,7 @@ static void be_asked(struct yk_server *s, const struct yk_note *n, const uint64_
 static void take_state(struct yk_server *s, const struct yk_note *n, const void *data)
 {
     if (n->bytes > 0 && data == NULL) {
-        yk_server_broken(s, "a piece of the state is not of its range");
+        yk_server_broken(s, "a piece of the state does not fit its range");
         return;
     }
     if (s->clock != NULL || !(n->flags & YK_LAST_FLAG))

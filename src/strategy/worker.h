@@ -113,7 +113,7 @@ struct yk_pack_chunk { /* a buffer of packed data that are under way */
 
 struct yk_worker_pack { /* --compress */
     float
-        *carry; /* (count) rounding errors of earlier pushes, to be added to the next; NULL: off */
+        *carry; /* (count) rounding errors, to be added to the next push; NULL: nothing is packed */
     struct yk_pack_chunk *first; /* packed data of the step under way, made in the first step */
     struct yk_pack_chunk *now;   /* the chunk that is being filled */
     struct yk_codec reply;       /* how parameters are packed */
