@@ -82,6 +82,12 @@ static inline const struct yk_exchange *yk_exchange_of(const struct yk_rule *rul
 
 /* --- worker.c --- */
 
+/* First float of an owner's range; it ends where the next owner's begins. */
+static inline size_t yk_worker_owner_at(const struct yk_worker *w, unsigned owner)
+{
+    return yk_owner_at(owner, w->rule->owners, w->params.count);
+}
+
 void yk_worker_send(struct yk_worker *w, unsigned owner, struct yk_note *n, const void *data,
                     size_t bytes);
 /* Wait until the engine has let go of all that this worker sent; 10 s at most, because an owner
@@ -101,6 +107,11 @@ bool yk_worker_begin_task(struct yk_worker *w);
 void yk_worker_redo(struct yk_worker *w);
 
 /* --- server.c, all under the owner's lock --- */
+
+static inline size_t yk_server_floats(const struct yk_server *s) /* of its range */
+{
+    return s->owner.hi - s->owner.lo;
+}
 
 unsigned yk_server_worker(const struct yk_server *s, int endpoint);    /* worker at an endpoint */
 void yk_server_enter(struct yk_server *s, enum yk_server_state state); /* never goes back */

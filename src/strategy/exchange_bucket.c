@@ -33,11 +33,6 @@ static const double PATIENCE = 0.5; /* seconds of one wait */
 
 /* --- a worker's end --- */
 
-static size_t begins(const struct yk_worker *w, unsigned owner)
-{
-    return yk_owner_at(owner, w->rule->owners, w->params.count);
-}
-
 static yk_code open_worker(struct yk_worker *w, bool own, struct yk_error *e)
 {
     struct yk_worker_buckets *b = &w->buckets;
@@ -57,7 +52,9 @@ static yk_code open_worker(struct yk_worker *w, bool own, struct yk_error *e)
         return yk_fail_memory(e, (w->rule->owners + 1) * sizeof *b->at);
     for (unsigned k = 0; k < w->rule->owners; k++)
         b->at[k + 1] =
-            b->at[k] + (unsigned)((begins(w, k + 1) - begins(w, k) + w->cut - 1) / w->cut);
+            b->at[k] +
+            (unsigned)((yk_worker_owner_at(w, k + 1) - yk_worker_owner_at(w, k) + w->cut - 1) /
+                       w->cut);
     b->n = b->missing = b->at[w->rule->owners];
     b->come = calloc(b->n + 1, sizeof *b->come);
     return b->come != NULL ? YK_OK : yk_fail_memory(e, b->n);
@@ -77,8 +74,8 @@ static void take(struct yk_worker *w, const struct yk_note *n, const void *data)
     if (floats == 0 || n->from >= w->rule->owners)
         return;
     struct yk_worker_buckets *b = &w->buckets;
-    size_t lo = begins(w, n->from), hi = begins(w, n->from + 1u), from = n->task.lo,
-           to = from + floats;
+    size_t lo = yk_worker_owner_at(w, n->from), hi = yk_worker_owner_at(w, n->from + 1u),
+           from = n->task.lo, to = from + floats;
     if (from < lo || (from - lo) % w->cut != 0)
         return;
     for (size_t at = from; at < hi && (at + w->cut <= to || to >= hi); at += w->cut) {
@@ -91,7 +88,7 @@ static void take(struct yk_worker *w, const struct yk_note *n, const void *data)
 static bool are_here(const struct yk_worker *w, size_t lo, size_t hi)
 {
     for (unsigned k = 0; k < w->rule->owners; k++) {
-        size_t first = begins(w, k), last = begins(w, k + 1);
+        size_t first = yk_worker_owner_at(w, k), last = yk_worker_owner_at(w, k + 1);
         size_t a = lo > first ? lo : first, b = hi < last ? hi : last;
         for (size_t i = a < b ? (a - first) / w->cut : 0; a < b && first + i * w->cut < b; i++)
             if (!w->buckets.come[w->buckets.at[k] + i])
@@ -267,7 +264,7 @@ static yk_code open_owner(struct yk_server *s, unsigned pushes, struct yk_error 
     struct yk_server_buckets *b = &s->buckets;
     size_t size = yk_rule_bucket(s->rule), workers = s->rule->workers;
     (void)pushes;
-    b->n = (unsigned)((s->owner.hi - s->owner.lo + size - 1) / size);
+    b->n = (unsigned)((yk_server_floats(s) + size - 1) / size);
     b->due = calloc(b->n + 1, sizeof *b->due);
     b->applied = calloc(b->n + 1, sizeof *b->applied);
     b->has = malloc(workers * sizeof *b->has);
@@ -366,7 +363,7 @@ static void arrive_push(struct yk_server *s, const struct yk_note *note, const v
         return;
     yk_range_keep(s, p, &n, data);
     fill(s, p, n.push.lo, n.push.lo + n.bytes / sizeof(float), send);
-    if (p->bytes >= (s->owner.hi - s->owner.lo) * sizeof(float))
+    if (p->bytes >= yk_server_floats(s) * sizeof(float))
         yk_server_push_complete(s, p, &n);
 }
 

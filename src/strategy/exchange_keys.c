@@ -88,18 +88,12 @@ static bool fits(const struct yk_worker_keys *k, unsigned owners, const struct y
 
 static void *place_values(struct yk_worker *w, const struct yk_note *n)
 {
-    struct yk_box *box =
-        fits(&w->keys, w->rule->owners, n) ? yk_boxes_take(&w->keys.in, n->bytes) : NULL;
-    if (box == NULL)
-        return NULL;
-    box->busy = true;
-    return box->data;
+    return fits(&w->keys, w->rule->owners, n) ? yk_boxes_place(&w->keys.in, n->bytes) : NULL;
 }
 
 static void take_values(struct yk_worker *w, const struct yk_note *n, const void *data)
 {
     struct yk_worker_keys *k = &w->keys;
-    struct yk_box *box = data != NULL ? yk_boxes_around(&k->in, data) : NULL;
     if (fits(k, w->rule->owners, n) && (n->bytes == 0 || data != NULL)) {
         if (n->bytes > 0)
             memcpy(k->fresh + k->at[n->from], data, n->bytes);
@@ -110,8 +104,7 @@ static void take_values(struct yk_worker *w, const struct yk_note *n, const void
         k->here[n->from] = true;
         k->missing--;
     }
-    if (box != NULL)
-        box->busy = false;
+    yk_boxes_free(&k->in, data);
 }
 
 /* Parts of a push leave with commit_keys. */
@@ -459,11 +452,7 @@ static void *place_push(struct yk_server *s, const struct yk_note *n)
              sums = n->kind == YK_PUSH ? sum_bytes(s, n) : 0;
     if (sums == UINT64_MAX || n->bytes - sums > keys)
         return NULL;
-    struct yk_box *box = yk_boxes_take(&s->in, n->bytes);
-    if (box == NULL)
-        return NULL;
-    box->busy = true;
-    return box->data;
+    return yk_boxes_place(&s->in, n->bytes);
 }
 
 /* Keep the gradients of a push, and the keys that they are of, until its step is complete. */
@@ -532,13 +521,11 @@ static void arrive_push(struct yk_server *s, const struct yk_note *n, const floa
 
 static void arrive(struct yk_server *s, const struct yk_note *n, const void *data)
 {
-    struct yk_box *box = data != NULL ? yk_boxes_around(&s->in, data) : NULL;
     if (n->kind == YK_ASK)
         arrive_ask(s, n, data);
     else
         arrive_push(s, n, data);
-    if (box != NULL)
-        box->busy = false;
+    yk_boxes_free(&s->in, data);
 }
 
 /* --- an owner's end: a step is complete --- */

@@ -73,8 +73,7 @@ static void push_part(struct yk_worker *w, unsigned k, size_t lo, size_t hi, boo
 static void push(struct yk_worker *w, size_t lo, size_t hi, bool commit, double loss)
 {
     for (unsigned k = w->rule->owners; k-- > 0;) {
-        size_t first = yk_owner_at(k, w->rule->owners, w->params.count),
-               last = yk_owner_at(k + 1, w->rule->owners, w->params.count);
+        size_t first = yk_worker_owner_at(w, k), last = yk_worker_owner_at(w, k + 1);
         size_t a = lo > first ? lo : first, b = hi < last ? hi : last;
         while (a < b) {
             size_t rest = w->cut - (a - first) % w->cut, end = b - a > rest ? a + rest : b;
@@ -99,13 +98,11 @@ void yk_range_commit(struct yk_worker *w, double loss)
 
 void *yk_range_place(struct yk_worker *w, const struct yk_note *n)
 {
-    unsigned owners = w->rule->owners;
-    if (n->kind == YK_VALUES || n->from >= owners)
+    if (n->kind == YK_VALUES || n->from >= w->rule->owners)
         return NULL;
     if (n->flags & YK_PACKED_FLAG)
         return yk_pack_place(w, n);
-    size_t lo = yk_owner_at(n->from, owners, w->params.count),
-           hi = yk_owner_at(n->from + 1u, owners, w->params.count);
+    size_t lo = yk_worker_owner_at(w, n->from), hi = yk_worker_owner_at(w, n->from + 1u);
     bool fits =
         n->task.lo >= lo && n->task.lo <= hi && n->bytes <= (hi - n->task.lo) * sizeof(float);
     return fits ? w->fresh + n->task.lo : NULL;
@@ -146,11 +143,6 @@ static yk_code open_worker(struct yk_worker *w, bool own, struct yk_error *e)
 }
 
 /* --- an owner's end --- */
-
-static size_t range_bytes(const struct yk_server *s)
-{
-    return (s->owner.hi - s->owner.lo) * sizeof(float);
-}
 
 static yk_code open_owner(struct yk_server *s, unsigned pushes, struct yk_error *e)
 {
@@ -231,7 +223,7 @@ static void arrive(struct yk_server *s, const struct yk_note *note, const void *
         apply_now(s, &n, p, data);
     } else if (p != NULL) {
         yk_range_keep(s, p, &n, data);
-        if (p->bytes >= range_bytes(s))
+        if (p->bytes >= yk_server_floats(s) * sizeof(float))
             yk_server_push_complete(s, p, &n);
     }
 }
@@ -243,7 +235,8 @@ void yk_range_reply(struct yk_server *s, unsigned w, struct yk_note *n)
         return;
     }
     n->task.lo = s->owner.lo;
-    yk_server_send_worker(s, w, n, s->owner.weights + s->owner.lo, range_bytes(s));
+    yk_server_send_worker(s, w, n, s->owner.weights + s->owner.lo,
+                          yk_server_floats(s) * sizeof(float));
 }
 
 static void reply(struct yk_server *s, unsigned w, struct yk_note *n)

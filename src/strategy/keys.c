@@ -77,12 +77,20 @@ struct yk_box *yk_boxes_take(struct yk_boxes *b, size_t bytes)
     return yk_grow(&found->data, &found->room, bytes, 1) ? found : NULL;
 }
 
-struct yk_box *yk_boxes_around(const struct yk_boxes *b, const void *data)
+void *yk_boxes_place(struct yk_boxes *b, size_t bytes)
 {
-    for (unsigned i = 0; i < b->n; i++)
-        if (b->box[i]->busy && b->box[i]->data == data)
-            return b->box[i];
-    return NULL;
+    struct yk_box *box = yk_boxes_take(b, bytes);
+    if (box == NULL)
+        return NULL;
+    box->busy = true;
+    return box->data;
+}
+
+void yk_boxes_free(struct yk_boxes *b, const void *data)
+{
+    for (unsigned i = 0; data != NULL && i < b->n; i++)
+        if (b->box[i]->data == data)
+            b->box[i]->busy = false;
 }
 
 void yk_boxes_release(struct yk_boxes *b)

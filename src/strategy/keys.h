@@ -44,8 +44,10 @@ struct yk_boxes {
 
 /* An unused box of at least so many bytes; NULL: there is no memory. */
 struct yk_box *yk_boxes_take(struct yk_boxes *b, size_t bytes);
-/* The busy box that holds these data; NULL: none does. */
-struct yk_box *yk_boxes_around(const struct yk_boxes *b, const void *data);
+/* Room for data that are to arrive, in a box that is busy from now on; NULL: there is no memory. */
+void *yk_boxes_place(struct yk_boxes *b, size_t bytes);
+/* The data have been used: their box, if a box holds them, is free again. */
+void yk_boxes_free(struct yk_boxes *b, const void *data);
 void yk_boxes_release(struct yk_boxes *b);
 
 #endif

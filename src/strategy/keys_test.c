@@ -98,19 +98,20 @@ static void test_boxes(void **state)
 {
     (void)state;
     struct yk_boxes b = {0};
-    struct yk_box *one = yk_boxes_take(&b, 1000);
-    assert_non_null(one);
-    one->busy = true;
+    const void *data = yk_boxes_place(&b, 1000);
+    const struct yk_box *one = b.box[0];
+    assert_true(data != NULL && data == one->data && one->busy);
     struct yk_box *two = yk_boxes_take(&b, 10);
     assert_true(two != NULL && two != one && two->data != one->data);
     atomic_store(&two->sending, 1);
     struct yk_box *three = yk_boxes_take(&b, 10);
     assert_true(three != one && three != two && b.n == 3);
-    assert_true(yk_boxes_around(&b, one->data) == one);
-    assert_null(yk_boxes_around(&b, (char *)one->data + 1));
-    assert_null(yk_boxes_around(&b, two->data)); /* nothing is received there */
-    one->busy = false;
-    assert_null(yk_boxes_around(&b, one->data));
+    yk_boxes_free(&b, NULL);
+    yk_boxes_free(&b, (const char *)data + 1);
+    yk_boxes_free(&b, two->data); /* nothing is received there */
+    assert_true(one->busy);
+    yk_boxes_free(&b, data);
+    assert_false(one->busy);
     atomic_store(&two->sending, 0);
     assert_true(yk_boxes_take(&b, 900) == one); /* the one that has the room */
     assert_true(yk_boxes_take(&b, 5000) != NULL && b.n == 3);

@@ -26,21 +26,17 @@
 
 /* --- an owner's end --- */
 
-static size_t range(const struct yk_server *s)
-{
-    return s->owner.hi - s->owner.lo;
-}
-
 /* The range as it is now, in pieces. */
 static void send_pieces(struct yk_server *s, unsigned w, const struct yk_note *last)
 {
     const struct yk_codec *c = &s->pack.reply;
     char *out = s->pack.out;
-    for (size_t at = 0, n; at < range(s); at += n) {
-        n = range(s) - at < c->piece ? range(s) - at : c->piece;
+    for (size_t at = 0, n; at < yk_server_floats(s); at += n) {
+        n = yk_server_floats(s) - at < c->piece ? yk_server_floats(s) - at : c->piece;
         size_t bytes = yk_codec_size(c, n);
-        struct yk_note note =
-            at + n < range(s) ? (struct yk_note){.kind = YK_PIECE, .step = last->step} : *last;
+        struct yk_note note = at + n < yk_server_floats(s)
+                                  ? (struct yk_note){.kind = YK_PIECE, .step = last->step}
+                                  : *last;
         note.task.lo = s->owner.lo + at;
         note.flags |= YK_PACKED_FLAG;
         yk_codec_pack_change(c, s->owner.weights + note.task.lo, NULL, n, out);
@@ -57,10 +53,10 @@ void yk_pack_reply(struct yk_server *s, unsigned w, struct yk_note *n)
         return;
     }
     if (!p->knows)
-        memcpy(p->known, s->owner.weights + s->owner.lo, range(s) * sizeof(float));
+        memcpy(p->known, s->owner.weights + s->owner.lo, yk_server_floats(s) * sizeof(float));
     p->knows = true;
     n->task.lo = s->owner.lo;
-    yk_server_send_worker(s, w, n, p->known, range(s) * sizeof(float));
+    yk_server_send_worker(s, w, n, p->known, yk_server_floats(s) * sizeof(float));
 }
 
 /* Where in `out` a bucket is packed; pieces are as long as buckets. */
@@ -109,11 +105,11 @@ yk_code yk_pack_open_owner(struct yk_server *s, struct yk_error *e)
     if (s->rule->codec.kind == YK_CODEC_NONE || s->comm->shared)
         return YK_OK;
     p->reply = yk_rule_reply(s->rule);
-    size_t bytes = yk_codec_room(&p->reply, range(s));
+    size_t bytes = yk_codec_room(&p->reply, yk_server_floats(s));
     p->out = malloc(bytes > 0 ? bytes : 1);
-    p->known = batches ? yk_floats(range(s)) : NULL;
+    p->known = batches ? yk_floats(yk_server_floats(s)) : NULL;
     if (p->out == NULL || (batches && p->known == NULL))
-        return yk_fail_memory(e, bytes + range(s) * sizeof(float));
+        return yk_fail_memory(e, bytes + yk_server_floats(s) * sizeof(float));
     return YK_OK;
 }
 
@@ -126,11 +122,6 @@ void yk_pack_close_owner(struct yk_server *s)
 /* --- a worker's end --- */
 
 enum { SLACK = 1 << 14 }; /* bytes of a chunk for the headers of pieces */
-
-static size_t begins(const struct yk_worker *w, unsigned owner)
-{
-    return yk_owner_at(owner, w->rule->owners, w->params.count);
-}
 
 bool yk_pack_applies(const struct yk_worker *w, unsigned owner)
 {
@@ -196,7 +187,8 @@ static size_t piece_at(const struct yk_worker *w, const struct yk_note *n)
 {
     if (w->pack.carry == NULL || n->from >= w->rule->owners)
         return 0;
-    size_t piece = w->pack.reply.piece, lo = begins(w, n->from), hi = begins(w, n->from + 1u);
+    size_t piece = w->pack.reply.piece, lo = yk_worker_owner_at(w, n->from),
+           hi = yk_worker_owner_at(w, n->from + 1u);
     if (n->task.lo < lo || n->task.lo >= hi || (n->task.lo - lo) % piece != 0)
         return 0;
     return hi - n->task.lo < piece ? hi - n->task.lo : piece;
@@ -208,7 +200,8 @@ void *yk_pack_place(struct yk_worker *w, const struct yk_note *n)
     size_t floats = piece_at(w, n);
     if (floats == 0 || n->bytes != yk_codec_size(c, floats))
         return NULL;
-    return w->pack.in + w->pack.at[n->from] + yk_codec_room(c, n->task.lo - begins(w, n->from));
+    return w->pack.in + w->pack.at[n->from] +
+           yk_codec_room(c, n->task.lo - yk_worker_owner_at(w, n->from));
 }
 
 size_t yk_pack_take(struct yk_worker *w, const struct yk_note *n, const void *data)
@@ -232,7 +225,7 @@ yk_code yk_pack_open_worker(struct yk_worker *w, struct yk_error *e)
     p->at = calloc(w->rule->owners, sizeof *p->at);
     for (unsigned k = 0; p->at != NULL && k < w->rule->owners; k++) {
         p->at[k] = bytes;
-        bytes += yk_codec_room(&p->reply, begins(w, k + 1) - begins(w, k));
+        bytes += yk_codec_room(&p->reply, yk_worker_owner_at(w, k + 1) - yk_worker_owner_at(w, k));
     }
     p->in = malloc(bytes > 0 ? bytes : 1);
     p->carry = yk_floats(w->params.count);

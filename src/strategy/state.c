@@ -22,11 +22,6 @@
 /* Seconds of one wait. comm notices a lost owner and calls the handler, which ends the wait. */
 static const double PATIENCE = 0.1;
 
-static size_t range_of(const struct yk_server *s)
-{
-    return s->owner.hi - s->owner.lo;
-}
-
 /* Vector `which` of the state, from flat index owner.origin on: 0 the weights, 1.. the
  * optimizer's. */
 static float *vector(const struct yk_server *s, unsigned which)
@@ -232,10 +227,10 @@ static bool keep(struct yk_server *s)
 {
     drop_copy(s);
     for (unsigned i = 0; i <= s->owner.slots; i++) {
-        if (s->copy.kept[i] != NULL || (s->copy.kept[i] = yk_floats(range_of(s))) == NULL)
+        if (s->copy.kept[i] != NULL || (s->copy.kept[i] = yk_floats(yk_server_floats(s))) == NULL)
             return false;
-        memcpy(s->copy.kept[i], floats_at(s, i, s->owner.lo, range_of(s)),
-               range_of(s) * sizeof(float));
+        memcpy(s->copy.kept[i], floats_at(s, i, s->owner.lo, yk_server_floats(s)),
+               yk_server_floats(s) * sizeof(float));
     }
     return true;
 }
@@ -329,22 +324,17 @@ void *yk_state_place(struct yk_server *s, const struct yk_note *n)
                    ? floats_at(s, n->state.which, n->state.lo, n->bytes / sizeof(float))
                    : NULL;
     if (n->kind == YK_READ)
-        wanted = n->bytes <= range_of(s) * sizeof(uint32_t);
+        wanted = n->bytes <= yk_server_floats(s) * sizeof(uint32_t);
     else if (n->kind == YK_STILL)
         wanted = n->bytes == s->rule->workers * sizeof *s->still.counted;
     else if (n->kind == YK_ANSWER && n->from < s->comm->owners)
         wanted = n->state.id == s->copy.call.id && s->copy.call.missing > 0 &&
                  n->bytes == expected(s, n->from);
-    struct yk_box *box = wanted ? yk_boxes_take(&s->in, n->bytes) : NULL;
-    if (box == NULL)
-        return NULL;
-    box->busy = true;
-    return box->data;
+    return wanted ? yk_boxes_place(&s->in, n->bytes) : NULL;
 }
 
 void yk_state_arrive(struct yk_server *s, const struct yk_note *n, const void *data)
 {
-    struct yk_box *box = data != NULL ? yk_boxes_around(&s->in, data) : NULL;
     if (n->kind == YK_STATE)
         take_state(s, n, data);
     else if (n->kind == YK_ANSWER && s->clock != NULL)
@@ -357,8 +347,7 @@ void yk_state_arrive(struct yk_server *s, const struct yk_note *n, const void *d
         keep_for(s, n);
     else if (n->kind == YK_FETCH)
         fetch_for(s, n);
-    if (box != NULL)
-        box->busy = false;
+    yk_boxes_free(&s->in, data);
 }
 
 /* --- questions, at owner 0 --- */
@@ -491,7 +480,7 @@ yk_code yk_server_keep(struct yk_server *s, unsigned here, struct yk_error *e)
     }
     yk_code rc = end(s, NULL, e);
     if (rc == YK_OK && !kept)
-        rc = yk_fail_memory(e, range_of(s) * sizeof(float) * (1 + s->owner.slots));
+        rc = yk_fail_memory(e, yk_server_floats(s) * sizeof(float) * (1 + s->owner.slots));
     if (rc != YK_OK)
         yk_server_unkeep(s, here);
     return rc;

@@ -158,9 +158,7 @@ struct yk_sink *yk_worker_sink(struct yk_worker *w, uint32_t i)
         w->end = yk_subtree_end(i, t->last, w->rule->shards);
         w->finished = 0;
         for (unsigned k = 0; k < w->rule->owners; k++)
-            w->left[k] = (yk_owner_at(k + 1, w->rule->owners, w->params.count) -
-                          yk_owner_at(k, w->rule->owners, w->params.count)) *
-                         sizeof(float);
+            w->left[k] = (yk_worker_owner_at(w, k + 1) - yk_worker_owner_at(w, k)) * sizeof(float);
     } else { /* the shard before has gone up the tree as far as it completes it */
         w->top += 1 - w->merges;
     }
