@@ -104,6 +104,18 @@ yk_code yk_data_open_rows(const char *what, const struct yk_reading *how, double
 /* Turns a dense set into sparse rows of the pixels that are not zero. Loads it first. */
 yk_code yk_dataset_sparse(struct yk_dataset *d, struct yk_error *e);
 
+/* How many of the first `row` rows of a file are held out as test part: row r is if r * share and
+ * (r + 1) * share have different whole parts. Held-out rows are thus spread evenly, without a
+ * seed. */
+static inline uint64_t yk_held_before(double share, uint64_t row)
+{
+    return (uint64_t)((double)row * share);
+}
+static inline bool yk_is_held(double share, uint64_t row)
+{
+    return yk_held_before(share, row) != yk_held_before(share, row + 1);
+}
+
 /* The numbers of this part's rows, in the order of the file, to row[0 .. rows). */
 void yk_dataset_rows(const struct yk_dataset *d, uint32_t *row);
 

@@ -310,14 +310,17 @@ static yk_code fetch_missing(const struct job *j, struct yk_error *e)
     int n_bases = j->mirror ? 1 : MIRRORS;
     struct yk_error one = {.code = YK_DATA};
     char why[400] = "";
-    yk_code rc = YK_DATA;
-    for (int way = npm ? -1 : 0; rc != YK_OK && way < (curl ? n_bases : 0); way++) {
-        rc = way < 0 ? by_npm(j, &one) : by_curl(j, bases[way], &one);
+    if (npm) {
+        if (by_npm(j, &one) == YK_OK)
+            return YK_OK;
+        snprintf(why, sizeof why, "%.180s", one.text);
+    }
+    for (int i = 0; curl && i < n_bases; i++) {
+        if (by_curl(j, bases[i], &one) == YK_OK)
+            return YK_OK;
         size_t len = strlen(why);
         snprintf(why + len, sizeof why - len, "%s%.180s", len > 0 ? "; " : "", one.text);
     }
-    if (rc == YK_OK)
-        return YK_OK;
     if (why[0] == '\0')
         yk_fail(e, YK_DATA, "cannot fetch '%s': %s on this machine", j->set->name,
                 j->mirror ? "there is no curl" : "there is neither npm nor curl");

@@ -58,7 +58,7 @@ static yk_code describe_dataset(const char *what, struct yk_buf *out, struct yk_
     yk_code rc = yk_data_open(what, NULL, &train, &test, e);
     if (rc != YK_OK)
         return rc;
-    /* of the training part, then of the test part */
+    /* (2, classes) the training part, then the test part */
     uint32_t *count = calloc((size_t)2 * train.classes, sizeof *count);
     if (count == NULL) {
         rc = yk_fail_memory(e, 2 * train.classes * sizeof *count);

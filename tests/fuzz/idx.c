@@ -27,8 +27,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     must((uintptr_t)x.data % 64 == 0);
     must(x.gzip || x.bytes + 4 + 4u * x.ndim == n);
     uint64_t sum = 0;
-    for (uint64_t i = 0; i < x.bytes;
-         i++) /* every byte was written: a sanitizer sees any that was not */
+    /* Reads every byte, so that a sanitizer sees any that was not written. */
+    for (uint64_t i = 0; i < x.bytes; i++)
         sum += x.data[i];
     must(sum <= 255 * x.bytes);
     for (int i = 0; i < YK_ROW_SLACK; i++)

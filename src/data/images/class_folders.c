@@ -13,6 +13,7 @@
 #include "data/images/class_folders.h"
 
 #include "base/buf.h"
+#include "data/data.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -158,8 +159,8 @@ static yk_code look(int at, const char *folder, const char *name, uint64_t *leng
     struct stat st = {0};
     ssize_t n = -1;
     yk_code rc = YK_OK;
-    int fd =
-        openat(at, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is refused, not waited for */
+    /* O_NONBLOCK: a pipe is refused, not waited for. */
+    int fd = openat(at, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 || fstat(fd, &st) != 0)
         rc = yk_fail_errno(e, YK_DATA, "cannot open '%s/%s'", folder, name);
     else if (!S_ISREG(st.st_mode))
@@ -389,13 +390,6 @@ bool yk_class_folders_stray(const char *root, char deeper[YK_PATH_MAX])
     return here || below;
 }
 
-/* As for sparse rows (rows_dataset.c): row r is held out if r * share and (r + 1) * share have
- * different whole parts. */
-static bool is_held(double share, uint32_t row)
-{
-    return (uint64_t)(row * share) != (uint64_t)((row + 1.0) * share);
-}
-
 /* The smallest share, of about three digits, that holds out one row. */
 static double least_share(uint32_t rows)
 {
@@ -410,7 +404,7 @@ yk_code yk_class_folders_hold_out(struct yk_class_folders *l, double share,
 {
     uint32_t left = 0, taken = 0;
     *held = (struct yk_class_folders){0};
-    if ((uint64_t)(l->rows * share) == 0)
+    if (yk_held_before(share, l->rows) == 0)
         return yk_fail(
             e, YK_USAGE,
             "--holdout %g of the %u photos of '%s' is less than one; expected at least %g", share,
@@ -433,7 +427,7 @@ yk_code yk_class_folders_hold_out(struct yk_class_folders *l, double share,
     memcpy(held->names, l->names, l->names_len);
     memcpy(held->class_at, l->class_at, l->classes * sizeof *l->class_at);
     for (uint32_t i = 0; i < l->rows; i++) {
-        bool out = is_held(share, i);
+        bool out = yk_is_held(share, i);
         size_t *file = out ? &held->file_at[taken] : &l->file_at[left];
         uint16_t *label = out ? &held->label[taken] : &l->label[left];
         *file = l->file_at[i];

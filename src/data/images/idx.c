@@ -402,8 +402,8 @@ static yk_code open_part(const char *folder, const char *prefix, bool required,
         const char *missing = images[0] == '\0' ? "images-idx3" : "labels-idx1";
         rc = yk_fail(e, YK_DATA, "cannot find '%s-%s-ubyte' in '%s'", prefix, missing, folder);
         yk_hint(e, "a folder of data holds train-images-idx3-ubyte, train-labels-idx1-ubyte and "
-                   "the same with t10k for the test "
-                   "part, plain or as .gz; or a folder of JPEG files for each class");
+                   "the same with t10k for the test part, plain or as .gz; or a folder of JPEG "
+                   "files for each class");
     }
     *classes = found > *classes ? found : *classes;
     return rc;

@@ -60,15 +60,13 @@ static void load_rows(void *arg, unsigned member)
     struct yk_canvas c = {0};
     const struct yk_variation none = {0};
     struct yk_error e;
-    bool fine = true;
     (void)member;
-    for (uint32_t at; fine && (at = atomic_fetch_add(&l->next, RUN)) < l->set->rows;)
-        for (uint32_t r = at; fine && r < at + RUN && r < l->set->rows; r++) {
+    for (uint32_t at; (at = atomic_fetch_add(&l->next, RUN)) < l->set->rows;)
+        for (uint32_t r = at; r < at + RUN && r < l->set->rows; r++) {
             yk_code rc = l->set->images->ops->make(l->set->images, r, &none, &c,
                                                    l->pixels + (size_t)r * l->set->features, &e);
             if (rc == YK_OK)
                 continue;
-            fine = false;
             pthread_mutex_lock(&l->lock);
             if (l->rc == YK_OK || r < l->failed) {
                 l->rc = rc;
@@ -76,7 +74,9 @@ static void load_rows(void *arg, unsigned member)
                 l->error = e;
             }
             pthread_mutex_unlock(&l->lock);
+            goto out_canvas;
         }
+out_canvas:
     yk_canvas_release(&c);
 }
 

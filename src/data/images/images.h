@@ -10,11 +10,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A random change of an image. x and y are shares of the possible range, in 1/2^32. */
+/* A random change of an image. */
 struct yk_variation {
-    bool crop; /* crop at x, y; else in the centre */
-    uint32_t x, y;
-    bool flip; /* swap left and right */
+    bool crop;     /* crop at x, y; else in the centre */
+    uint32_t x, y; /* shares of the possible range, in 1/2^32 */
+    bool flip;     /* swap left and right */
 };
 
 /* A thread's buffers, which grow with the largest image. Zeroed at first. */
@@ -43,12 +43,11 @@ void yk_pool_close(struct yk_pool *p); /* NULL is fine */
 
 struct yk_images {
     const struct yk_images_ops *ops;
-    /* photos: they may be cropped and flipped at random; else a feed asks for no variation */
-    bool varied;
+    bool varied; /* images may be cropped and flipped at random: photos for training */
     struct yk_pool *_Atomic pool; /* started by the first feed; NULL before */
 };
 
-void yk_images_close(
-    struct yk_images *im); /* closes its pool, too; NULL is fine. No feed may be open on it. */
+/* Closes its pool, too. No feed may be open on it; NULL is fine. */
+void yk_images_close(struct yk_images *im);
 
 #endif

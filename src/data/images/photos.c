@@ -105,8 +105,8 @@ static struct fit fit_of(const uint32_t shape[3], uint32_t h, uint32_t w)
     return c;
 }
 
-/* Reads the first `most` bytes of a file: *n of the *size that it has. */
-static yk_code read_file(const char *path, size_t most, struct yk_canvas *c, size_t *n,
+/* Reads the first `limit` bytes of a file: *n of the *size that it has. */
+static yk_code read_file(const char *path, size_t limit, struct yk_canvas *c, size_t *n,
                          uint64_t *size, struct yk_error *e)
 {
     struct stat st;
@@ -125,15 +125,14 @@ static yk_code read_file(const char *path, size_t most, struct yk_canvas *c, siz
         goto out_file;
     }
     *size = (uint64_t)st.st_size;
-    if (most > *size)
-        most = *size;
-    uint8_t *bytes = yk_room(&c->file, most + 1);
+    size_t want = least(limit, *size);
+    uint8_t *bytes = yk_room(&c->file, want + 1);
     if (bytes == NULL) {
-        rc = yk_fail_memory(e, most + 1);
+        rc = yk_fail_memory(e, want + 1);
         goto out_file;
     }
-    while (got < most) {
-        ssize_t k = read(fd, bytes + got, most - got);
+    while (got < want) {
+        ssize_t k = read(fd, bytes + got, want - got);
         if (k < 0 && errno == EINTR)
             continue;
         if (k < 0)

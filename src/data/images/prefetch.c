@@ -192,12 +192,10 @@ void yk_pool_close(struct yk_pool *p)
 static yk_code pool_of(struct yk_images *im, struct yk_pool **out, struct yk_error *e)
 {
     struct yk_pool *none = NULL;
-    yk_code rc = YK_OK;
     *out = atomic_load(&im->pool);
-    if (*out == NULL)
-        rc = pool_open(out, e);
-    else
+    if (*out != NULL)
         return YK_OK;
+    yk_code rc = pool_open(out, e);
     if (rc == YK_OK && !atomic_compare_exchange_strong(&im->pool, &none, *out)) {
         yk_pool_close(*out);
         *out = none; /* another thread was faster */
@@ -226,7 +224,7 @@ yk_code yk_feed_open(struct yk_feed **out, const struct yk_dataset *set, unsigne
     return rc;
 }
 
-/* No thread works on the slot any more, nor will one begin. With the lock held. */
+/* Makes sure that no thread works on the slot or will begin to. With the lock held. */
 static void settle(struct yk_pool *p, struct slot *s)
 {
     if (s->state == TO_DO)
@@ -235,15 +233,18 @@ static void settle(struct yk_pool *p, struct slot *s)
         pthread_cond_wait(&p->done, &p->lock);
 }
 
-/* Takes all slots of a line back: no thread works on them any more. With the lock held. */
-static void recall(struct yk_feed *f, struct line *l)
+/* Takes all slots of both lines back from the pool. */
+static void recall(struct yk_feed *f)
 {
-    for (uint32_t i = 0; i < l->n; i++) {
-        struct slot *s = &l->slot[i];
-        settle(f->pool, s);
-        s->state = EMPTY;
+    pthread_mutex_lock(&f->pool->lock);
+    for (struct line *l = f->line; l < f->line + 2; l++) {
+        for (uint32_t i = 0; i < l->n; i++) {
+            settle(f->pool, &l->slot[i]);
+            l->slot[i].state = EMPTY;
+        }
+        l->n = 0;
     }
-    l->n = 0;
+    pthread_mutex_unlock(&f->pool->lock);
 }
 
 static void line_release(struct line *l)
@@ -258,10 +259,7 @@ void yk_feed_close(struct yk_feed *f)
 {
     if (f == NULL)
         return;
-    pthread_mutex_lock(&f->pool->lock);
-    recall(f, &f->line[0]);
-    recall(f, &f->line[1]);
-    pthread_mutex_unlock(&f->pool->lock);
+    recall(f);
     line_release(&f->line[0]);
     line_release(&f->line[1]);
     yk_canvas_release(&f->canvas);
@@ -271,10 +269,7 @@ void yk_feed_close(struct yk_feed *f)
 /* Gives both lines room for n slots, and empties them. False: no memory. */
 static bool grow(struct yk_feed *f, uint32_t n)
 {
-    pthread_mutex_lock(&f->pool->lock);
-    recall(f, &f->line[0]);
-    recall(f, &f->line[1]);
-    pthread_mutex_unlock(&f->pool->lock);
+    recall(f);
     f->room = 0; /* until both are there */
     for (int k = 0; k < 2; k++) {
         struct line *l = &f->line[k];
@@ -325,11 +320,9 @@ static bool assign(struct yk_feed *f, struct line *l, const uint32_t *row, uint3
  * held. False: one failed. */
 static bool finish(struct yk_feed *f, struct line *l, uint32_t n)
 {
-    for (uint32_t i = 0; i < n; i++) {
-        struct slot *s = &l->slot[i];
-        if (s->state == TO_DO)
-            do_slot(f->pool, s, &f->canvas);
-    }
+    for (uint32_t i = 0; i < n; i++)
+        if (l->slot[i].state == TO_DO)
+            do_slot(f->pool, &l->slot[i], &f->canvas);
     bool fine = true;
     for (uint32_t i = 0; i < n; i++) {
         while (l->slot[i].state == BEING_DONE)

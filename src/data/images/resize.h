@@ -8,10 +8,8 @@ struct yk_resize {
     const uint8_t *from; /* (from_h, from_w, channels), rows `stride` bytes apart */
     size_t stride;
     uint32_t from_h, from_w, channels;
-    uint32_t to_h,
-        /* the size of the whole result, of which only the window (h, w) at (y, x) is computed */
-        to_w;
-    uint32_t y, x, h, w;
+    uint32_t to_h, to_w; /* the size of the whole result */
+    uint32_t y, x, h, w; /* its window (h, w) at (y, x), which alone is computed */
 };
 
 /* Computes the window, (h, w, channels), with the same pixels as in the whole. False: no memory. */

@@ -275,8 +275,8 @@ static yk_code end_block(struct yk_builder *b, struct yk_error *e)
 static yk_code entry_room(struct yk_builder *b, uint32_t more, struct yk_error *e)
 {
     if (more > UINT32_MAX - SLACK - b->entries)
-        return yk_fail(e, YK_DATA, "%d rows have more than %u keys in all; expected fewer",
-                       YK_BLOCK_ROWS, UINT32_MAX - SLACK);
+        return yk_fail(e, YK_DATA, "%d consecutive rows have more than %u keys", YK_BLOCK_ROWS,
+                       UINT32_MAX - SLACK);
     uint32_t need = b->entries + more;
     if (need <= b->entry_room)
         return YK_OK;
@@ -335,7 +335,7 @@ yk_code yk_builder_add(struct yk_builder *b, const struct yk_chunk *c, const str
 {
     yk_code rc = YK_OK;
     if (c->rows > YK_ROWS_MAX - b->total.rows)
-        return yk_fail(e, YK_DATA, "the data have more than %u rows; expected at most that many",
+        return yk_fail(e, YK_DATA, "the data have more than %u rows, the most that a set can have",
                        YK_ROWS_MAX);
     for (uint32_t from = 0, to; from < c->rows && rc == YK_OK; from = to) {
         to = c->rows - from < YK_BLOCK_ROWS - b->rows ? c->rows : from + (YK_BLOCK_ROWS - b->rows);

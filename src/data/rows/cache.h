@@ -71,7 +71,7 @@ yk_code yk_cache_open(struct yk_rows **out, const char *path, enum yk_cache_trus
                       const struct yk_cache_input *input, uint32_t inputs, unsigned threads,
                       struct yk_error *e);
 
-/* Release what yk_rows_close releases, but not `r` itself. */
+/* Releases what yk_rows_close releases, but not `r` itself. */
 void yk_rows_clear(struct yk_rows *r);
 
 /* For tests and fuzzers: a cache in memory at a multiple of 64, which has to outlive the rows. */

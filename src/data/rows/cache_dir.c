@@ -136,8 +136,8 @@ static bool remove_cache(int folder, const char *name)
     return gone;
 }
 
-/* Remove half-written files that were given up, and list the caches that may go: all but `keep` and
- * those used during the last day. Returns the bytes of all caches. */
+/* Removes half-written files that were given up, and lists the caches that may go: all but `keep`
+ * and those used during the last day. Returns the bytes of all caches. */
 static uint64_t list_caches(DIR *dir, const char *keep, struct cache_file **file, size_t *n)
 {
     time_t yesterday = time(NULL) - DAY;

@@ -78,7 +78,7 @@ static bool hex8(const char *p, uint64_t *v)
 static int hex_digit(char c)
 {
     int low = c | 0x20;
-    return c >= '0' && c <= '9' ? c - '0' : low >= 'a' && low <= 'f' ? low - 'a' + 10 : -1;
+    return yk_is_digit(c) ? c - '0' : low >= 'a' && low <= 'f' ? low - 'a' + 10 : -1;
 }
 
 /* Reads up to 16 digits; returns what follows them. */
@@ -97,7 +97,7 @@ static const char *take_integer(const char *p, const char *end, int64_t *v)
     bool negative = p < end && *p == '-';
     const char *digits = p + negative, *q = digits;
     int64_t m = 0;
-    for (; q < end && q - digits < 18 && *q >= '0' && *q <= '9'; q++)
+    for (; q < end && q - digits < 18 && yk_is_digit(*q); q++)
         m = m * 10 + (*q - '0');
     *v = negative ? -m : m;
     return q == digits ? p : q;
@@ -189,8 +189,7 @@ static yk_code parse(const struct yk_reading *how, const struct yk_piece *piece,
         end -= end > p && end[-1] == '\r';
         if (end == p)
             continue;
-        if ((out->row_room == out->rows || out->entry_room - out->entries < COLUMNS) &&
-            !yk_chunk_room(out, 1, COLUMNS))
+        if (!yk_chunk_room(out, 1, COLUMNS))
             return yk_fail_memory(e, sizeof(float) * COLUMNS);
         uint32_t *start = out->key + out->entries, *key = start;
         unsigned wrong = take_line(&t, &at, end, &key, out->value + out->entries);

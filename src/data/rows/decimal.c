@@ -18,13 +18,9 @@ enum {
  * exact. */
 static bool scale(uint64_t m, int exponent, float *out)
 {
-    if (exponent <= 0)
-        return yk_decimal_scale(m, (unsigned)-exponent, out);
-    double d = (double)(int64_t)m * YK_POWERS[exponent];
-    uint64_t bits;
-    memcpy(&bits, &d, sizeof bits);
-    *out = (float)d;
-    return (bits & 0x1fffffff) != 0x10000000;
+    double d = (double)(int64_t)m;
+    d = exponent <= 0 ? d / YK_POWERS[-exponent] : d * YK_POWERS[exponent];
+    return yk_decimal_round(d, out);
 }
 
 static locale_t plain_locale;
@@ -42,16 +38,11 @@ static float slow(const char *text)
     return plain_locale == (locale_t)0 ? strtof(text, NULL) : strtof_l(text, NULL, plain_locale);
 }
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 /* Adds digits to m. `kept` counts the digits in m, without leading zeros; `dropped` counts those
  * that no longer fit. */
 static const char *read_digits(const char *p, uint64_t *m, unsigned *kept, unsigned *dropped)
 {
-    for (; is_digit(*p); p++) {
+    for (; yk_is_digit(*p); p++) {
         if (*kept < EXACT_DIGITS) {
             *m = *m * 10 + (uint64_t)(*p - '0');
             *kept += *m > 0;
@@ -86,10 +77,10 @@ const char *yk_decimal_read_any(const char *start, float *out)
         const char *q = p + 1;
         bool minus = *q == '-';
         q += *q == '-' || *q == '+';
-        if (!is_digit(*q))
+        if (!yk_is_digit(*q))
             return NULL;
         int64_t written = 0;
-        for (; is_digit(*q); q++)
+        for (; yk_is_digit(*q); q++)
             if (written < 1000000000)
                 written = written * 10 + (*q - '0');
         exponent += minus ? -written : written;
@@ -162,7 +153,7 @@ static void slow_digits(float v, uint32_t *m, int *exponent)
         e = strchr(text, 'e');
         *m = 0;
         for (const char *p = text; p < e; p++)
-            if (is_digit(*p))
+            if (yk_is_digit(*p))
                 *m = *m * 10 + (uint32_t)(*p - '0');
         *exponent = atoi(e + 1) - (digits - 1);
         if (reads_back(*m, *exponent, v))

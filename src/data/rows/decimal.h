@@ -44,14 +44,18 @@ static const double YK_POWERS[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7
                                    1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                                    1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
-/* m * 10^-places as a float; false if rounding twice may be wrong. m <= 2^53, places <= 22. */
-static inline bool yk_decimal_scale(uint64_t m, unsigned places, float *out)
+/* Rounds the double nearest to a number to a float; false if that may not be the nearest float. */
+static inline bool yk_decimal_round(double d, float *out)
 {
-    double d = (double)(int64_t)m / YK_POWERS[places];
     uint64_t bits;
     memcpy(&bits, &d, sizeof bits);
     *out = (float)d;
     return (bits & 0x1fffffff) != 0x10000000; /* not half-way between two floats */
+}
+
+static inline bool yk_is_digit(char c)
+{
+    return c >= '0' && c <= '9';
 }
 
 const char *yk_decimal_read_any(const char *p, float *out);
@@ -79,7 +83,8 @@ static inline const char *yk_decimal_read(const char *p, float *out)
     unsigned k = yk_digits8(q + 1, &fraction);
     q += 1 + k;
     if (k == 8 || (*q | 32) == 'e' ||
-        !yk_decimal_scale((uint64_t)integer * power[k] + fraction, k, out))
+        !yk_decimal_round((double)(int64_t)((uint64_t)integer * power[k] + fraction) / YK_POWERS[k],
+                          out))
         return yk_decimal_read_any(p, out);
     return q;
 }

@@ -24,11 +24,6 @@ struct malformed {
     const char *why; /* "expected index:value" */
 };
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 static bool is_blank(char c)
 {
     return c == ' ' || c == '\t';
@@ -60,7 +55,7 @@ static const char *long_key(const char *p, uint32_t *key)
     const char *start = p;
     while (*p == '0')
         p++;
-    for (const char *digits = p; is_digit(*p); p++) {
+    for (const char *digits = p; yk_is_digit(*p); p++) {
         if (p - digits == 10)
             return NULL;
         k = k * 10 + (uint64_t)(*p - '0');
@@ -100,7 +95,7 @@ static const char *read_row(const char *p, struct yk_chunk *c, struct malformed 
                 bad->why = "expected index:value (ranking data with qid: are not supported)";
                 return NULL;
             }
-            if (q == NULL && is_digit(*p))
+            if (q == NULL && yk_is_digit(*p))
                 bad->why = "expected an index up to 4294967000";
             if (q == NULL || *q != ':')
                 return NULL;

@@ -49,8 +49,8 @@ static const struct yk_cache_input *stamps(const struct opening *o, uint32_t *n)
 static yk_code no_rows(const struct opening *o, struct yk_error *e)
 {
     const char *path = o->in.path[0];
-    yk_fail(e, YK_DATA, "'%s'%s has no rows; expected at least one", yk_stream_name(path),
-            o->in.n > 1 ? " and the files after it" : "");
+    yk_fail(e, YK_DATA, "'%s' %s no rows; expected at least one", yk_stream_name(path),
+            o->in.n > 1 ? "and the files after it have" : "has");
     if (strcmp(path, "-") == 0)
         yk_hint(
             e, "standard input can be read only once: pipe it in again, or keep it with 'yoke data "
@@ -146,8 +146,7 @@ static bool is_cache(const struct yk_inputs *in)
     char head[8];
     int fd = in->n == 1 && in->regular ? open(in->path[0], O_RDONLY | O_CLOEXEC) : -1;
     bool yes =
-        fd >= 0 &&
-        yk_cache_sniff(head, (size_t)(read(fd, head, sizeof head) == sizeof head) * sizeof head);
+        fd >= 0 && read(fd, head, sizeof head) == sizeof head && yk_cache_sniff(head, sizeof head);
     if (fd >= 0)
         close(fd);
     return yes;

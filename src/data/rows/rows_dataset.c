@@ -1,8 +1,7 @@
 /* rows_dataset.c - sparse rows as a dataset, or as a training and a test part.
  *
- * The held-out rows are spread evenly: row r of the file is one of them if r * holdout and
- * (r + 1) * holdout have different whole parts. This needs no memory and no seed, and every process
- * finds the same rows.
+ * Which rows are held out follows from their numbers (yk_is_held): this needs no memory, and every
+ * process finds the same rows.
  * THREADS: no state. */
 #include "data/data.h"
 
@@ -12,15 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t held_before(double holdout, uint64_t row)
-{
-    return (uint64_t)((double)row * holdout);
-}
-
 static struct yk_dataset part(struct yk_rows *rows, const char *what, double holdout, bool held)
 {
     const char *slash = strrchr(what, '/');
-    uint64_t test = held_before(holdout, rows->rows);
+    uint64_t test = yk_held_before(holdout, rows->rows);
     struct yk_dataset d = {
         .rows = (uint32_t)(held ? test : rows->rows - test),
         .features = (uint32_t)rows->features,
@@ -49,7 +43,7 @@ yk_code yk_data_open_rows(const char *what, const struct yk_reading *how, double
     yk_code rc = yk_rows_open(&rows, what, how, e);
     if (rc != YK_OK)
         return rc;
-    if (holdout > 0 && held_before(holdout, rows->rows) == 0) {
+    if (holdout > 0 && yk_held_before(holdout, rows->rows) == 0) {
         rc = yk_fail(e, YK_USAGE, "--holdout %g of the %llu rows of '%s' is less than one", holdout,
                      (unsigned long long)rows->rows, what);
         yk_rows_close(rows);
@@ -120,6 +114,6 @@ void yk_dataset_rows(const struct yk_dataset *d, uint32_t *row)
         return;
     }
     for (uint32_t i = 0, r = 0; i < d->rows; r++)
-        if ((held_before(d->holdout, r) != held_before(d->holdout, r + 1ull)) == d->is_test)
+        if (yk_is_held(d->holdout, r) == d->is_test)
             row[i++] = r;
 }

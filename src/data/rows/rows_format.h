@@ -88,14 +88,18 @@ enum { YK_SNIFF = 4096 };
  * written. Returns `out`. */
 const char *yk_rows_format_names(char out[200], bool written);
 
-/* The key that --hash-bits makes of a number, the same in every format. */
+/* splitmix64's finalizer: every bit of x affects every bit of the result. */
+static inline uint64_t yk_mix(uint64_t x)
+{
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+/* The key that --hash-bits makes of a number, the same in every format. `bits` is 1 .. 32. */
 static inline uint32_t yk_key_hash(uint64_t key, unsigned bits)
 {
-    /* splitmix64's finalizer: every bit of the key affects every bit of the result */
-    key = (key ^ key >> 30) * 0xbf58476d1ce4e5b9;
-    key = (key ^ key >> 27) * 0x94d049bb133111eb;
-    key ^= key >> 31;
-    return (uint32_t)(key >> (64 - bits)); /* bits: 1 .. 32 */
+    return (uint32_t)(yk_mix(key) >> (64 - bits));
 }
 
 /* Hashes the keys of a chunk from entry `first` on; does nothing if `bits` is 0. */

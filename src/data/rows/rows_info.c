@@ -105,10 +105,10 @@ static void collision_text(const struct yk_rows_info *x, struct yk_buf *out)
                       x->hash_bits, yk_count_text((uint64_t)x->before, number),
                       100 * x->collisions);
     } else if (x->hash_bits > 0) {
-        yk_buf_format(out, "  hashed     to %u bits, and all keys are in use: take more\n",
+        yk_buf_format(out, "  hashed     to %u bits, and all keys are in use: raise --hash-bits\n",
                       x->hash_bits);
     } else {
-        yk_buf_text(out, "  hashing    would make them share keys:");
+        yk_buf_text(out, "  hashing    would make features share keys:");
         for (int i = 0; i < WHAT_IFS; i++)
             yk_buf_format(out, "%s %.2f %% at %u", i > 0 ? "," : "",
                           100 * yk_expected_collisions((double)x->distinct, WHAT_IF[i]),

@@ -52,7 +52,7 @@ static void test_by_hand(void **state)
         "  repeated   1 rows have a key more than once\n"
         "  values     -2 to 1\n"
         "  features   65 (largest key + 1), 4 of them occur\n"
-        "  hashing    would make them share keys: 0.00 % at 18, 0.00 % at 20, 0.00 % at 22, "
+        "  hashing    would make features share keys: 0.00 % at 18, 0.00 % at 20, 0.00 % at 22, "
         "0.00 % at 24, 0.00 % at 26, 0.00 % at 28 bits\n"
         "  labels     1 are 1 (25.00 %), 3 are 0\n");
     json_t *j = yk_rows_info_json(&x, "train.libsvm");

@@ -62,13 +62,6 @@ struct yk_synth {
     float *amount; /* (keys of the biggest integer field) log1p(rank + 1) */
 };
 
-static uint64_t mix(uint64_t x) /* splitmix64's finalizer */
-{
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return x ^ x >> 31;
-}
-
 static const uint64_t GOLDEN = UINT64_C(0x9e3779b97f4a7c15);
 
 static double unit(uint64_t x) /* [0, 1) */
@@ -125,18 +118,18 @@ static uint64_t spread(const struct field *f, uint64_t rank)
 static double make_row(const struct yk_synth *s, uint64_t row, uint32_t *key, float *value,
                        uint64_t *random)
 {
-    uint64_t at = mix(s->row_key + row * GOLDEN);
+    uint64_t at = yk_mix(s->row_key + row * GOLDEN);
     double z = 0;
     for (int i = 0; i < YK_SYNTH_FIELDS; i++) {
         const struct field *f = &s->field[i];
-        uint64_t rank = rank_of(s, f, mix(at += GOLDEN)),
+        uint64_t rank = rank_of(s, f, yk_mix(at += GOLDEN)),
                  k = f->base + (i < YK_SYNTH_INTEGERS ? rank : spread(f, rank));
         float v = i < YK_SYNTH_INTEGERS ? s->amount[rank] : 1.0f;
         key[i] = (uint32_t)k;
         value[i] = v;
-        z += bell(mix(s->weight_key + k * GOLDEN)) * f->strength * (double)v;
+        z += bell(yk_mix(s->weight_key + k * GOLDEN)) * f->strength * (double)v;
     }
-    *random = mix(at + GOLDEN);
+    *random = yk_mix(at + GOLDEN);
     return z;
 }
 
@@ -316,8 +309,8 @@ yk_code yk_synth_open(struct yk_synth **out, uint64_t rows, uint64_t features, u
     if (s == NULL)
         return yk_fail_memory(e, sizeof *s);
     s->features = features;
-    s->row_key = mix(seed + GOLDEN);
-    s->weight_key = mix(s->row_key + GOLDEN);
+    s->row_key = yk_mix(seed + GOLDEN);
+    s->weight_key = yk_mix(s->row_key + GOLDEN);
     share_out(s, features);
     lay_out(s);
     for (int i = 0; i < YK_SYNTH_INTEGERS; i++)

@@ -32,10 +32,10 @@
 #include <string.h>
 
 enum { HEAD = 12, FOOT = 4 };
-static const uint64_t MOST_BYTES =
-    (64u << 20) - HEAD - FOOT; /* the longest record that the reader takes */
+/* Bytes of data in the longest record that the reader takes. */
+static const uint64_t MOST_BYTES = (64u << 20) - HEAD - FOOT;
 
-/* little endian, at any address */
+/* The little-endian number at p, at any address. */
 static inline uint32_t u32_at(const void *p)
 {
     uint32_t v;
@@ -63,9 +63,9 @@ struct example {
     char why[320];   /* what is wrong with the example: "expected one label, found 2" */
 };
 
+/* Bytes of a piece, which has 64 readable bytes behind it: 8 bytes may be loaded anywhere. */
 struct span {
-    const uint8_t *p,
-        *end; /* a piece has 64 readable bytes behind it, so 8 bytes may be loaded anywhere */
+    const uint8_t *p, *end;
 };
 
 /* The varint of n <= 8 bytes at p. Drops the bytes that follow, and closes gaps of one bit
@@ -101,8 +101,8 @@ static bool take_varint(struct span *s, uint64_t *v)
 
 struct field {
     uint64_t number;
-    unsigned
-        wire; /* 0: a varint in `v`; 1, 2, 5: bytes in `in`; 3: a group, which is passed over */
+    /* 0: a varint in `v`; 1, 2, 5: bytes in `in`; 3: a group, which is passed over */
+    unsigned wire;
     uint64_t v;
     struct span in;
 };
@@ -408,8 +408,8 @@ static bool finite_all(const float *v, uint32_t n)
     return worst < 0x7f800000u;
 }
 
-/* Read the n bytes of an example into x->key, x->value and x->y; false: x->why. 64 bytes behind it
- * must be readable. */
+/* Reads the n bytes of an example into x->key, x->values and x->y. False: x->why says what is
+ * wrong. 64 bytes behind the example must be readable. */
 static bool take_example(struct example *x, const char *bytes, size_t n)
 {
     struct span data = {(const uint8_t *)bytes, (const uint8_t *)bytes + n};
@@ -560,8 +560,7 @@ static yk_code parse(const struct yk_reading *how, const struct yk_piece *piece,
         uint64_t n = 0;
         next = next_record(p, end, &n, &why);
         if (why == NULL) {
-            if ((out->row_room == out->rows || out->entry_room - out->entries <= n) &&
-                !yk_chunk_room(out, 1, n + 1))
+            if (!yk_chunk_room(out, 1, n + 1))
                 return yk_fail_memory(e, n * 8);
             x.key = out->key + out->entries;
             x.values = out->value + out->entries;

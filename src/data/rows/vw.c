@@ -89,7 +89,7 @@ static uint64_t take_name(const char **p, const char *end, uint64_t seed, bool *
     uint64_t v = 0;
     bool all = true;
     for (; q < end && !ends_name(*q); q++) {
-        all &= *q >= '0' && *q <= '9';
+        all &= yk_is_digit(*q);
         v = v * 10 + (uint64_t)(*q - '0');
     }
     *p = q;
@@ -145,10 +145,11 @@ static bool take_features(struct line *l, uint64_t space, bool named, float scal
             hash = yk_key_hash(hash, l->hash_bits);
         else if (hash > YK_KEY_MAX || len > 19) /* 20 digits may have wrapped around */
             return wrong(l, start, "a key up to 4294967000 (--hash-bits folds them)");
-        *l->key++ = (uint32_t)hash;
-        *l->value++ = value *= scale;
+        value *= scale;
         if (!isfinite(value))
             return wrong(l, start, "a finite value");
+        *l->key++ = (uint32_t)hash;
+        *l->value++ = value;
     }
 }
 
@@ -216,9 +217,8 @@ static yk_code parse(const struct yk_reading *how, const struct yk_piece *piece,
                      struct yk_chunk *out, struct yk_error *e)
 {
     const char *p = piece->bytes, *stop = p + piece->n, *next;
-    struct line l = {.mask =
-                         (UINT64_C(1) << (how->hash_bits == 0 ? USUAL_BITS : how->hash_bits)) - 1,
-                     .hash_bits = how->hash_bits};
+    unsigned bits = how->hash_bits == 0 ? USUAL_BITS : how->hash_bits;
+    struct line l = {.mask = (UINT64_C(1) << bits) - 1, .hash_bits = how->hash_bits};
     for (; p < stop; p = next) {
         const char *end = memchr(p, '\n', (size_t)(stop - p));
         next = end == NULL ? stop : end + 1;
@@ -229,8 +229,7 @@ static yk_code parse(const struct yk_reading *how, const struct yk_piece *piece,
         if (end == p)
             continue;
         size_t most = (size_t)(end - p) / 2 + 1; /* a feature has at least a byte and a space */
-        if ((out->row_room == out->rows || out->entry_room - out->entries < most) &&
-            !yk_chunk_room(out, 1, most))
+        if (!yk_chunk_room(out, 1, most))
             return yk_fail_memory(e, most * 8);
         l.p = p;
         l.end = end;
