@@ -19,7 +19,7 @@ enum { MOST = 256 };
 
 static struct {
     atomic_bool taken;
-    atomic_uintptr_t start; /* 0: none */
+    atomic_uintptr_t start; /* 0: the entry guards nothing */
     atomic_size_t length;
     atomic_bool broken;
 } table[MOST];
@@ -80,8 +80,7 @@ unsigned yk_guard(void *start, size_t n)
             continue;
         atomic_store(&table[i].broken, false);
         atomic_store(&table[i].length, n);
-        atomic_store(&table[i].start,
-                     (uintptr_t)start); /* last: now the handler may use the entry */
+        atomic_store(&table[i].start, (uintptr_t)start); /* last: the handler may use it now */
         return i + 1;
     }
     return 0;

@@ -25,8 +25,8 @@ void yk_unguard(unsigned guard);
 /* Has the mapping been replaced by zeros? Costs one load; false for 0. */
 bool yk_guard_broken(unsigned guard);
 
-/* Blocks all signals in a thread that leaves them to the main thread, except those that a fault of
- * the thread itself raises. */
-void yk_block_signals(sigset_t *before);
+/* Blocks all signals of the calling thread, except those that its own faults raise; the main thread
+ * gets the others. `was` receives the mask before. */
+void yk_block_signals(sigset_t *was);
 
 #endif

@@ -198,14 +198,16 @@ void yk_opts_release(struct yk_opts *o)
     *o = (struct yk_opts){0};
 }
 
-/* The value as text, of any length: in `number`, or where it is kept. */
+/* The value as text of any length. A text is returned where it is kept, other values in
+ * `number`. */
 static const char *text_of(const struct yk_opts *o, size_t i, char number[64])
 {
-    bool words = o->table[i].type == YK_OPT_TEXT || o->table[i].type == YK_OPT_CHOICE;
-    const char *kept = words ? *(char *const *)field(o, i) : NULL;
-    if (!words)
-        yk_opt_text(o, i, number, 64);
-    return !words ? number : kept != NULL ? kept : "";
+    if (is_text(&o->table[i])) {
+        const char *kept = *(char *const *)field(o, i);
+        return kept != NULL ? kept : "";
+    }
+    yk_opt_text(o, i, number, 64);
+    return number;
 }
 
 yk_code yk_opts_copy(struct yk_opts *to, void *values, const struct yk_opts *from,
@@ -286,9 +288,8 @@ void yk_opt_text(const struct yk_opts *o, size_t i, char *out, size_t cap)
         [YK_NEVER] = "", [YK_STEPS] = "", [YK_EXAMPLES] = "ex", [YK_SECONDS] = "s"};
     const struct yk_opt *t = &o->table[i];
     const void *at = field(o, i);
-    bool set = o->given[i] || t->value != NULL;
     out[0] = '\0';
-    if (!set)
+    if (!o->given[i] && t->value == NULL)
         return;
     switch (t->type) {
     case YK_OPT_FLAG:

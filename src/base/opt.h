@@ -59,7 +59,7 @@ struct yk_opt {
     enum yk_opt_type type;
     size_t field;        /* offset in the values struct */
     const char *value;   /* default as a user would type it; NULL: unset (the model may have one) */
-    double min, max;     /* for INT and REAL (and amounts of EVERY) */
+    double min, max;     /* for INT and REAL */
     const char *choices; /* for CHOICE: "a|b|c" */
     const char *meta;    /* name of the value in --help: "N", "FILE" */
     uint32_t flags;
@@ -76,9 +76,9 @@ struct yk_opt_set {
 struct yk_opts {
     const struct yk_opt *table;
     size_t n;
-    void *values;           /* zeroed by yk_opts_init, then defaults */
+    void *values;           /* zeroed by the caller; yk_opts_init sets the defaults */
     enum yk_origin *origin; /* (n) */
-    bool *given;            /* (n) set by anything but the built-in default */
+    bool *given;            /* (n) the value has another origin than YK_BUILT_IN */
 };
 
 yk_code yk_opts_init(struct yk_opts *o, const struct yk_opt *table, size_t n, void *values,
@@ -87,8 +87,8 @@ void yk_opts_release(struct yk_opts *o); /* frees the texts in `values` too */
 yk_code yk_opts_copy(struct yk_opts *to, void *values, const struct yk_opts *from,
                      struct yk_error *e);
 
-/* Set one option from text, checking type and range; `name` is without dashes. An unknown name is
- * YK_USAGE, with a suggestion. */
+/* Sets one option from text after checking type and range. `name` is without dashes; an unknown one
+ * is YK_USAGE, with a suggestion. */
 yk_code yk_opts_set(struct yk_opts *o, const char *name, const char *text, enum yk_origin origin,
                     struct yk_error *e);
 
@@ -97,34 +97,35 @@ bool yk_opts_given(const struct yk_opts *o, const char *name);
 enum yk_origin yk_opts_origin(const struct yk_opts *o, const char *name);
 /* Was it given for this call: on the command line or in --config FILE? */
 bool yk_opts_typed(const struct yk_opts *o, const char *name);
-/* Was any option with one of these flags given? For this call, if `typed`. */
+/* Was any option with one of these flags given? With `typed` only options of this call count. */
 bool yk_opts_any(const struct yk_opts *o, uint32_t flags, bool typed);
 /* The field of an option; NULL if the table has no such option. */
 const void *yk_opts_field(const struct yk_opts *o, const char *name);
 
-/* The arguments after `verb`. Words that are no options go to `words` (at most `max`). `all` tells
- * an option of another verb from a mistyped one. */
+/* Reads the arguments after `verb`. Words that are no options go to `words` (at most `max`). `all`
+ * tells an option of another verb from a mistyped one. */
 yk_code yk_opts_args(struct yk_opts *o, const char *verb, const struct yk_opt_set *const *all,
                      int argc, char *const *argv, const char **words, size_t max, size_t *n,
                      struct yk_error *e);
 
-/* A configuration file: `key = value`. A [verb] section holds for that verb, lines before any
- * section for every verb that has the option. An entry that is wrong for any verb of `all` is
- * YK_USAGE, which names file and line. */
+/* Reads a configuration file of lines `key = value`. A [verb] section holds for that verb; lines
+ * before any section hold for every verb that has the option. An entry that is wrong for any verb
+ * of `all` is YK_USAGE, which names file and line. */
 yk_code yk_opts_ini(struct yk_opts *o, const char *path, const char *verb,
                     const struct yk_opt_set *const *all, enum yk_origin origin, struct yk_error *e);
 yk_code yk_opts_ini_text(struct yk_opts *o, const char *text, const char *what, const char *verb,
                          const struct yk_opt_set *const *all, enum yk_origin origin,
                          struct yk_error *e);
 
-/* The user's own file, and ./yoke.ini; both may be absent. */
+/* Reads the user's own file and ./yoke.ini; both may be absent. */
 yk_code yk_opts_usual_inis(struct yk_opts *o, const char *verb, const struct yk_opt_set *const *all,
                            struct yk_error *e);
 
 /* Everything that a run should remember, as JSON numbers, booleans and strings; unset options are
  * left out. */
 json_t *yk_opts_json(const struct yk_opts *o);
-/* The way back. Options that have one of the flags `but_not` are passed over. */
+/* Sets options from such JSON, except those with one of the flags `but_not`. `what` names it in
+ * errors. */
 yk_code yk_opts_load(struct yk_opts *o, const json_t *saved, const char *what,
                      enum yk_origin origin, uint32_t but_not, struct yk_error *e);
 
@@ -135,7 +136,7 @@ void yk_opt_text(const struct yk_opts *o, size_t i, char *out, size_t cap);
  * apart, each starting with a char *. */
 const char *yk_nearest(const char *typed, const void *words, size_t n, size_t stride);
 
-/* Does a|b|c hold `word`? */
+/* Is `word` one of the choices "a|b|c"? */
 bool yk_choice_has(const char *choices, const char *word);
 
 #endif

@@ -40,7 +40,7 @@ static const struct yk_opt *by_argument(const struct yk_opt *table, size_t rows,
     return t != NULL && t->type == YK_OPT_FLAG && arg[2] != '\0' ? NULL : t;
 }
 
-/* The first verb that has the option `name`. */
+/* The option `name` of the first verb that has it. */
 static const struct yk_opt *of_any_verb(const struct yk_opt_set *const *all, const char *name)
 {
     const struct yk_opt *t = NULL;
@@ -49,7 +49,7 @@ static const struct yk_opt *of_any_verb(const struct yk_opt_set *const *all, con
     return t;
 }
 
-/* An argument that is no option of this verb. Only options of this verb are suggested. */
+/* Explains an argument that is no option of this verb. Only options of this verb are suggested. */
 static yk_code unknown(const struct yk_opts *o, const char *verb,
                        const struct yk_opt_set *const *all, const char *arg, struct yk_error *e)
 {
@@ -151,8 +151,8 @@ struct reading {
     struct yk_error error;
 };
 
-/* inih's reader: the next line, none of which is longer than inih takes. After a bad entry the text
- * ends, because inih itself would go on. */
+/* Gives inih the next line; all are short enough for it. After a bad entry the text ends here,
+ * because inih itself would go on. */
 static char *next_line(char *out, int size, void *arg)
 {
     struct reading *r = arg;
@@ -167,8 +167,8 @@ static char *next_line(char *out, int size, void *arg)
     return out;
 }
 
-/* inih calls this for every `name = value`; 0 makes it report the line, if no line before was
- * bad. */
+/* inih calls this for every `name = value`. After a result of 0 it reports this line, unless an
+ * earlier one was bad. */
 static int entry(void *arg, const char *section, const char *name, const char *value)
 {
     struct reading *r = arg;

@@ -25,52 +25,51 @@ static size_t put_varint(uint8_t *out, uint64_t v)
     return n;
 }
 
-static size_t put_fixed(uint8_t *out, uint64_t v, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        out[i] = (uint8_t)(v >> (8 * i));
-    return n;
-}
-
 static size_t put_key(uint8_t *out, unsigned field, unsigned type)
 {
     return put_varint(out, (uint64_t)field << 3 | type);
 }
 
-void yk_pb_varint(struct yk_buf *b, unsigned field, uint64_t v)
+/* A key and the number behind it: a value of type VARINT, or the length of BYTES. */
+static void add_varint(struct yk_buf *b, unsigned field, unsigned type, uint64_t v)
 {
     uint8_t out[2 * VARINT_MAX];
-    size_t n = put_key(out, field, VARINT);
+    size_t n = put_key(out, field, type);
     n += put_varint(out + n, v);
     yk_buf_add(b, out, n);
 }
 
-void yk_pb_double(struct yk_buf *b, unsigned field, double v)
+static void add_fixed(struct yk_buf *b, unsigned field, unsigned type, uint64_t bits, size_t bytes)
 {
     uint8_t out[VARINT_MAX + 8];
+    size_t n = put_key(out, field, type);
+    for (size_t i = 0; i < bytes; i++)
+        out[n++] = (uint8_t)(bits >> (8 * i));
+    yk_buf_add(b, out, n);
+}
+
+void yk_pb_varint(struct yk_buf *b, unsigned field, uint64_t v)
+{
+    add_varint(b, field, VARINT, v);
+}
+
+void yk_pb_double(struct yk_buf *b, unsigned field, double v)
+{
     uint64_t bits;
     memcpy(&bits, &v, sizeof bits);
-    size_t n = put_key(out, field, FIXED64);
-    n += put_fixed(out + n, bits, 8);
-    yk_buf_add(b, out, n);
+    add_fixed(b, field, FIXED64, bits, sizeof bits);
 }
 
 void yk_pb_float(struct yk_buf *b, unsigned field, float v)
 {
-    uint8_t out[VARINT_MAX + 4];
     uint32_t bits;
     memcpy(&bits, &v, sizeof bits);
-    size_t n = put_key(out, field, FIXED32);
-    n += put_fixed(out + n, bits, 4);
-    yk_buf_add(b, out, n);
+    add_fixed(b, field, FIXED32, bits, sizeof bits);
 }
 
 void yk_pb_open(struct yk_buf *b, unsigned field, uint64_t n)
 {
-    uint8_t out[2 * VARINT_MAX];
-    size_t k = put_key(out, field, BYTES);
-    k += put_varint(out + k, n);
-    yk_buf_add(b, out, k);
+    add_varint(b, field, BYTES, n);
 }
 
 void yk_pb_bytes(struct yk_buf *b, unsigned field, const void *bytes, size_t n)

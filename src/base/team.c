@@ -17,10 +17,9 @@ enum { SPIN = 200, MOST = 256 };
 
 struct yk_team {
     unsigned size;
-    /* the current job; NULL ends the helpers */
-    void (*job)(void *arg, unsigned part);
+    void (*job)(void *arg, unsigned part); /* the current one; NULL ends the helpers */
     void *arg;
-    unsigned parts;
+    unsigned parts;                     /* of the current job */
     unsigned started;                   /* helpers to be joined */
     _Alignas(64) struct yk_wait ticket; /* jobs handed out so far */
     _Alignas(64) struct yk_wait done;   /* helpers that have finished the current job */

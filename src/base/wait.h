@@ -14,9 +14,8 @@ enum { YK_YIELDS = 300, YK_WAKE_ALL = 1 << 20 };
 
 /* A word with the threads that sleep until it changes. All zeros is a valid start. */
 struct yk_wait {
-    /* changed by its users, who then call yk_wait_wake */
-    atomic_uint value;
-    atomic_uint sleepers;
+    atomic_uint value;    /* a user who changes it calls yk_wait_wake afterwards */
+    atomic_uint sleepers; /* threads that sleep or are about to */
 };
 
 /* Waits until the value is not `old`, however long that takes; returns the new value. */

@@ -1,4 +1,5 @@
-/* batch16.c - what the kernels of batch16.h ask of their caller: windows that fit, and scratch. */
+/* batch16.c - what callers of batch16.h need to know: which windows fit, and the size of
+ * scratch. */
 #include "kernel/batch16.h"
 
 bool yk_batch16_window_fits(const struct yk_batch16_window *g)
@@ -19,7 +20,7 @@ bool yk_batch16_window_fits(const struct yk_batch16_window *g)
     return true;
 }
 
-/* The input with its border, if there is one, and a table of where the taps of a window are. */
+/* A table of the places of a window's taps, then the input with its border, if there is one. */
 size_t yk_batch16_conv_scratch(const struct yk_batch16_window *g)
 {
     size_t taps = (size_t)(g->c / g->groups) * g->kernel[0] * g->kernel[1];

@@ -15,10 +15,9 @@
  * (out, in). Gradients of weights are *added* up, gradients of activations are overwritten.
  * Everything is a sum over the images.
  *
- * THREADS: no state; a call needs scratch of its own. LIMITS: nothing is checked here;
- * yk_batch16_window_fits() tells which windows are possible.
- * BITS: equal for equal input, lane by lane with anything in the other lanes; sums over lanes are
- * always taken over all 16. */
+ * THREADS: no state; a call needs scratch of its own.
+ * LIMITS: nothing is checked here; yk_batch16_window_fits() tells which windows are possible.
+ * BITS: the bits of a lane depend on that lane alone; sums over lanes always take all 16. */
 #ifndef YK_KERNEL_BATCH16_H
 #define YK_KERNEL_BATCH16_H
 
@@ -35,15 +34,16 @@ struct yk_batch16_window {
     uint32_t kernel[2], stride[2];
     uint32_t pad[4]; /* top, left, bottom, right */
     uint32_t groups; /* conv; 1 or more */
-    /* out = max(0, ...). Pools, too: relu and max pooling may change places, and a pool leaves
-     * fewer numbers. */
+    /* out = max(0, ...). Pools have it too: relu after max pooling gives the same numbers as before
+     * it, and has fewer to do. */
     bool relu;
-    /* avgpool: divide by the window's size at the border, too, not by the pixels under it. */
+    /* avgpool: always divides by the size of the window. Otherwise a window over the border divides
+     * by the number of its real pixels. */
     bool include_pad;
 };
 
-/* Every window has its first corner inside the padded plane and at least one real pixel (pad <
- * kernel), out_h and out_w are no more than that allows, groups divide both channels. */
+/* True if every window lies in the padded plane and has a real pixel (pad < kernel), and `groups`
+ * divides both numbers of channels. */
 bool yk_batch16_window_fits(const struct yk_batch16_window *g);
 
 /* Bytes, 64-byte aligned, that the conv or dense calls need. */
@@ -109,8 +109,8 @@ struct yk_batch16 {
      * shift[channel]. image[i] NULL: an empty lane. */
     void (*from_u8)(uint32_t c, size_t pixels, const uint8_t *const image[YK_BATCH16],
                     const float *scale, const float *shift, float *out);
-    /* Rows of n floats, in the order of the layout without its lanes (c, h, w), to [n][16] and
-     * back. NULL rows: zeros, or not written. */
+    /* 16 rows of n floats, (c, h, w) each, to [n][16] and back. A NULL row is read as zeros, and is
+     * not written. */
     void (*from_rows)(size_t n, const float *const row[YK_BATCH16], float *out);
     void (*to_rows)(size_t n, const float *in, float *const row[YK_BATCH16]);
 };

@@ -21,9 +21,10 @@
  *
  * Backward is not written as a forward pass over a padded dout, which for 10 x 10 from 14 x 14 with
  * 5 x 5 taps would multiply zeros half of the time; scattering does no work that is not wanted, but
- * needs the kernel's width as a constant: 3 and 5 have it, others (and strides) take a plain loop
- * that keeps the sums in memory. With 16 registers a stretch is short: 25 multiply-adds, 5 of which
- * go to the same sum one after the other, and AVX2 measures 0.6 of the peak.
+ * needs the kernel's width as a constant. Widths 3 and 5 have such code; other widths, and strides,
+ * take a plain loop that keeps the sums in memory. With 16 registers a stretch is short: 25
+ * multiply-adds, 5 of which go to the same sum one after the other, and AVX2 measures 0.6 of the
+ * peak.
  *
  * Measured with bench/lanes.c on a Zen 4 that was busy otherwise (LeNet, one thread, AVX-512, 118
  * GFLOPS in registers): forward reaches 0.89 to 0.98 of the peak, gradients 0.9, backward 0.98; a
@@ -32,7 +33,7 @@
  * THREADS: see batch16.h. */
 #include "kernel/batch16_vec.h"
 
-/* What a call's inner loops have in common. */
+/* What all inner loops of a call need. */
 struct sweep {
     const size_t *tap;    /* (taps) where a window's taps are, in floats from its first corner */
     size_t taps;          /* of one group */
@@ -44,7 +45,7 @@ struct sweep {
     bool relu;
 };
 
-/* The input as the loops see it, `in` itself if it has no border, and s. */
+/* Fills `s` and returns the input with its border, which is `in` itself if there is none. */
 static const float *prepare(const struct yk_batch16_window *g, const float *in, void *scratch,
                             struct sweep *s)
 {
@@ -197,7 +198,7 @@ APART void forward_1(const struct sweep *s, const float *in, const float *weight
 static forward_fn *const FORWARD[] = {
     [1] = forward_1, [2] = forward_2, [3] = forward_3, [4] = forward_4, [6] = forward_6};
 
-/* Channels to take next: sixes if they come out even, else fours. */
+/* The number of channels to take next: 6 if that divides all that are left, else at most 4. */
 static uint32_t forward_share(uint32_t left)
 {
     return left % 6 == 0 ? 6 : left > 4 ? 4 : left;
@@ -215,8 +216,9 @@ void JOIN(yk_batch16_conv_, YK_ISA)(const struct yk_batch16_window *g, const flo
     const size_t group_c = g->c / g->groups, group_out = g->out_c / g->groups;
     const size_t plane =
         (size_t)(g->h + g->pad[0] + g->pad[2]) * (g->w + g->pad[1] + g->pad[3]) * LANES;
-    for (size_t k = 0; k < g->groups;
-         k++) /* rows outside, so that their lines are used by all channels while they are near */
+    /* The loop over rows is outside, so that all channels use the lines of a row while they are in
+     * the caches. */
+    for (size_t k = 0; k < g->groups; k++)
         for (size_t y = 0; y < s.rows; y++)
             for (size_t part = 0; part < LANES; part += WIDTH)
                 for (uint32_t o = 0, n; o < group_out; o += n) {
@@ -230,8 +232,8 @@ void JOIN(yk_batch16_conv_, YK_ISA)(const struct yk_batch16_window *g, const flo
 
 /* --- gradient of the weights --- */
 
-/* Channels and taps that are done together: their sums, a line of dout each and one of the input
- * are in registers. */
+/* The most channels and taps that are computed together: their sums, a line of dout for each
+ * channel and a line of the input are in registers. */
 enum { TAPS_MOST = 5, MANY = REGISTERS >= 32 ? 4 : 2, KERNEL_MOST = 5 };
 INLINE void gradient_tile(const struct sweep *s, const float *in, const float *dout,
                           const size_t *tap, float *dweight, const uint32_t o_n, const uint32_t t_n)
@@ -434,21 +436,22 @@ void JOIN(yk_batch16_conv_grad_, YK_ISA)(const struct yk_batch16_window *g, cons
 /* --- backward to the input --- */
 
 enum { STRETCH_MOST = 10 };
-/* A stretch of x outputs of a row reaches x + kernel - 1 pixels of the input: their sums are in
- * registers, x lines of dout and a weight. */
+/* A stretch of x outputs of a row reaches x + kernel - 1 pixels of the input. In registers are the
+ * sums of these pixels, x lines of dout and a weight. */
 #define STRETCH(kernel)                                                                            \
     ((REGISTERS - (kernel)) / 2 < STRETCH_MOST ? (REGISTERS - (kernel)) / 2 : STRETCH_MOST)
 
-/* What reaches one row of one channel of the input. */
+/* The outputs and weights that reach one row of one channel of the input. */
 struct reach {
-    /* the row of the group's first output channel that its first row of taps reaches from */
-    const float *dout;
-    const float *weight;      /* that row of taps */
-    uint32_t tap_rows;        /* the next row of taps reaches from the row of outputs above */
-    size_t out_row;           /* floats */
-    size_t out_plane, out_n;  /* output channels of the group */
-    size_t weights;           /* from an output channel's to the next one's */
-    uint32_t kernel, w, left; /* width of taps, of the input, of its border */
+    const float *dout;   /* the last row of outputs that reaches it, of the group's first channel */
+    const float *weight; /* the row of taps by which it does */
+    uint32_t tap_rows;   /* rows of taps; each next one belongs to the row of outputs above */
+    size_t out_row;      /* floats in a row of the output */
+    size_t out_plane;    /* floats in a plane of the output */
+    size_t out_n;        /* output channels of the group */
+    size_t weights;      /* floats from the weights of an output channel to those of the next */
+    uint32_t kernel;     /* width of a row of taps */
+    uint32_t w, left;    /* width of the input, and of its border on the left */
 };
 
 /* din[x0 - left + x + k] += sum over channels and rows of taps of weight[k] * dout[x0 + x] */
@@ -580,8 +583,8 @@ void JOIN(yk_batch16_conv_back_, YK_ISA)(const struct yk_batch16_window *g, cons
                       .left = g->pad[1]};
     memset(din, 0, sizeof(float) * LANES * g->c * g->h * g->w);
     for (uint32_t y = 0; y < g->h; y++) {
-        /* Taps ky with ky = y + top - stride * oy: the first, from the last row oy of outputs that
-         * reaches here, and how many. */
+        /* Output row oy reaches input row y by the row of taps ky = y + top - stride * oy. `last`
+         * is the last such oy, ky its row of taps, and tap_rows counts the rows that reach here. */
         uint32_t at = y + g->pad[0],
                  last = at / g->stride[0] < g->out_h ? at / g->stride[0] : g->out_h - 1;
         uint32_t ky = at - last * g->stride[0];

@@ -1,8 +1,8 @@
 /* batch16_dense_isa.c - dense layers in the layout of batch16.h. Compiled once per instruction set.
  *
- * There is one place only, so a line meets each of its weights once, and forward and backward spend
- * one broadcast a multiply-add. That is no loss as long as the CPU loads as fast as it multiplies;
- * what matters is that a line is loaded once for all the sums it goes to:
+ * A line meets each of its weights once, so forward and backward need one broadcast for each
+ * multiply-add. That is no loss as long as the CPU loads as fast as it multiplies; what matters is
+ * that a line is loaded once for all sums that it is part of:
  *
  *     forward   out[o]   += w[o][i] * in[i]    10 outputs together, over i
  *     backward  din[i]   += w[o][i] * dout[o]  10 inputs together, over o: weights are neighbours
@@ -52,7 +52,7 @@ INLINE void backward_tile(uint32_t in_n, uint32_t out_n, const float *dout, cons
         store(din + (size_t)i * LANES, sum[i]);
 }
 
-/* Each count a function of its own, so that the sums are registers. */
+/* Each count has a function of its own, so that the sums are registers. */
 typedef void forward_fn(uint32_t in_n, bool positive, const float *in, const float *weight,
                         const float *bias, float *out);
 typedef void backward_fn(uint32_t in_n, uint32_t out_n, const float *dout, const float *weight,
@@ -76,7 +76,7 @@ SIZED(6)
 SIZED(8)
 SIZED(10)
 
-/* The largest count that `left` fills. */
+/* Counts with their functions, the largest first. */
 static const struct {
     uint32_t n;
     forward_fn *forward;
@@ -124,7 +124,7 @@ void JOIN(yk_batch16_dense_back_, YK_ISA)(uint32_t in_n, uint32_t out_n, const f
 
 enum {
     ROWS = 4,
-    /* ROWS * VECTORS sums, VECTORS of the input, one number of dout */
+    /* registers hold ROWS * VECTORS sums, VECTORS of the input and a number of dout */
     VECTORS = (REGISTERS - 1) / (ROWS + 1)
 };
 
@@ -160,8 +160,8 @@ INLINE void gradient_tile(const float *dout, const float *turned, size_t stride,
             store_any(to + o * apart + (size_t)v * WIDTH, sum[o][v]);
 }
 
-/* All of `o_n` rows of the gradient. What does not fill a vector at the end of a row is added by
- * way of a buffer. */
+/* All of `o_n` rows of the gradient. The end of a row that does not fill a vector goes through a
+ * buffer. */
 INLINE void gradient_rows(uint32_t in_n, const float *dout, const float *turned, size_t stride,
                           float *dweight, const uint32_t o_n)
 {
@@ -218,7 +218,7 @@ void JOIN(yk_batch16_dense_grad_, YK_ISA)(uint32_t in_n, uint32_t out_n, const f
                                           const float *dout, float *dweight, float *dbias,
                                           void *scratch)
 {
-    /* between rows of the transposed input */
+    /* floats from a row of the transposed input to the next */
     const size_t stride = ((size_t)in_n + LANES - 1) / LANES * LANES;
     float *turned = scratch;
     for (size_t i = 0; i + 4 <= in_n; i += 4)

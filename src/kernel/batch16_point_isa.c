@@ -140,7 +140,7 @@ void JOIN(yk_batch16_to_rows_, YK_ISA)(size_t n, const float *in, float *const r
 
 INLINE vec tanh_of(vec x)
 {
-    x = larger(all(-20.0f), x + x); /* what is not a number stays so, here and below */
+    x = larger(all(-20.0f), x + x); /* NaN stays NaN, here and below */
     x = choose(x > 20.0f, all(20.0f), x);
     vec power, m = exp_parts(x, &power);
     m = m * power + (power - 1.0f);
@@ -200,7 +200,7 @@ void JOIN(yk_batch16_point_back_, YK_ISA)(enum yk_batch16_point f, size_t n, con
 
 /* --- loss --- */
 
-/* Largest z of each lane, the first class that has it. */
+/* The largest z of each lane; *which is the first class that has it. */
 INLINE vec top_of(const struct yk_batch16_loss *l, size_t part, vec *which)
 {
     vec top = load(l->z + part);
@@ -218,7 +218,7 @@ void JOIN(yk_batch16_loss_, YK_ISA)(struct yk_batch16_loss *l)
 {
     _Alignas(64) float top[LANES], first[LANES], sum[LANES], sum_z[LANES], own[LANES], lane[LANES];
     const float spread = l->smoothing / (float)l->classes;
-    /* where exponentials are kept between their sum and the division by it */
+    /* keeps the exponentials until their sum is known */
     float *e = l->prob != NULL ? l->prob : l->grad;
     for (size_t i = 0; i < LANES; i++) {
         own[i] = i < l->n ? l->z[l->label[i] * (size_t)LANES + i] : 0;

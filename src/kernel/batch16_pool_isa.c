@@ -34,8 +34,8 @@ static bool is_plain_2x2(const struct yk_batch16_window *g)
            (g->pad[0] | g->pad[1] | g->pad[2] | g->pad[3]) == 0;
 }
 
-/* The part of the window of output (y, x) that is no border: rows and columns of the input, and
- * where it begins in the window. */
+/* The part of a window that is not border: rows [y0, y1) and columns [x0, x1) of the input, which
+ * begin at (top, left) of the window. */
 struct view {
     uint32_t y0, y1, x0, x1, top, left;
 };

@@ -32,7 +32,7 @@ enum { WIDTH = 16, REGISTERS = 32 };
 #elif defined(YK_ISA_avx2)
 enum { WIDTH = 8, REGISTERS = 16 };
 #else
-enum { WIDTH = 4, REGISTERS = 15 }; /* one for products, without fused multiply-add */
+enum { WIDTH = 4, REGISTERS = 15 }; /* of 16: a product needs one, without fused multiply-add */
 #endif
 enum { LANES = YK_BATCH16, PARTS = LANES / WIDTH };
 
@@ -67,7 +67,7 @@ INLINE vec all(float x)
     return x - (vec){0};
 }
 
-/* Where the mask has all bits set: yes, where it is zero: no. */
+/* Lane by lane: `yes` where the mask is all ones, `no` where it is zero. */
 INLINE vec choose(vec_i mask, vec yes, vec no)
 {
 #if defined(YK_ISA_avx512)
@@ -79,7 +79,7 @@ INLINE vec choose(vec_i mask, vec yes, vec no)
 #endif
 }
 
-/* a where a > b, else b: also where either is not a number. */
+/* Lane by lane: a where a > b, else b, also if one of them is NaN. */
 INLINE vec larger(vec a, vec b)
 {
 #if defined(YK_ISA_avx512)
@@ -91,8 +91,7 @@ INLINE vec larger(vec a, vec b)
 #endif
 }
 
-/* max(0, x), except that what is not a number stays so: a net that diverged should not look
- * sound. */
+/* max(0, x), but NaN stays NaN: a net that diverged should not look sound. */
 INLINE vec relu(vec x)
 {
     return larger((vec){0}, x);
@@ -113,7 +112,7 @@ INLINE float lane_sum(vec v)
     return q[0] + q[1];
 }
 
-/* All numbers of so many lines. */
+/* The sum of all numbers of some lines. */
 INLINE float sum_of_lines(const float *p, size_t lines)
 {
     vec sum[4] = {{0}};
@@ -126,7 +125,8 @@ INLINE float sum_of_lines(const float *p, size_t lines)
     return lane_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
-/* e^x for x <= 88 as 2^k (1 + q), k whole, |ln(1 + q)| <= ln 2 / 2; below -87 as at -87. */
+/* e^x = 2^k (1 + q), for x <= 88, with k whole and |ln(1 + q)| <= ln 2 / 2: returns q and sets
+ * *power to 2^k. Below -87 the result is that of -87. */
 INLINE vec exp_parts(vec x, vec *power)
 {
     x = larger(all(-87.0f), x);
@@ -149,7 +149,7 @@ INLINE vec exp_of(vec x)
     return q * power + power;
 }
 
-/* 4 x 4 floats, and the same with rows and columns changed. */
+/* A matrix of 4 x 4 floats. */
 struct quads {
     quad row[4];
 };
@@ -178,8 +178,8 @@ INLINE void store_lines(float *p, struct quads q)
         *(quad *)(p + k * LANES) = q.row[k];
 }
 
-/* How many of `left` to take next, in pieces of at most `most`, as equal as they can be: 28 by 6 is
- * 6 6 6 5 5. */
+/* The next piece if `left` is cut into as few pieces of at most `most` as possible, as equal as
+ * possible: 28 by 6 is 6 6 6 5 5. */
 INLINE uint32_t share(uint32_t left, uint32_t most)
 {
     uint32_t pieces = (left + most - 1) / most;

@@ -1,5 +1,5 @@
 /* kernel.c - which instruction sets there are, and which of them this CPU can run; see kernel.h.
- * A new set is one line in SETS and one line of flags in the Makefile. */
+ * CONTRIBUTING.md says what a new set needs. */
 #include "kernel/kernel.h"
 #include "kernel/batch16.h"
 

@@ -50,9 +50,9 @@ size_t yk_softmax_scratch(uint32_t features, uint32_t classes);
 /* Every instruction set with a build, worst first; kernel.c asks the CPU which of them it has. */
 #define YK_ISAS(X) X(plain) X(avx2) X(avx512)
 
-/* Weights of a sparse row, one after the other: *from[i], or else w[at[i]], or else w[i]; and
- * behind them one more, the bias. Floats that other threads may write at the same time are only
- * read through `from`, each one whole. */
+/* Where the n weights of a sparse row are: weight i is *from[i] if `from` is not NULL, else
+ * w[at[i]] if `at` is not NULL, else w[i]. The bias follows them. Floats that other threads may
+ * write at the same time are read through `from` only, with relaxed atomic loads. */
 struct yk_picks {
     const float *w;
     const uint32_t *at; /* (n) or NULL */
@@ -64,13 +64,13 @@ struct yk_picks {
 /* One row of logistic regression with a label 0 or 1, y = 2 label - 1:
  *     z = bias + sum_i x[i] w[i],   loss = log(1 + exp(-y z)),
  *     g = d loss / d z = sigmoid(z) - label
- * Lists that are written are filled up with zeros to YK_PADDED(n) floats. */
+ * `copy` and `grad` are filled up with zeros to YK_PADDED(n) floats. */
 struct yk_logreg_row {
     struct yk_picks weights;
-    const float *x; /* (n) NULL: all 1 */
+    const float *x; /* (n) NULL: all are 1 */
     unsigned label;
-    float *copy; /* unless NULL: the weights side by side, then the bias */
-    float *grad; /* unless NULL: x[i] g + 0.0f, then g */
+    float *copy; /* out: the weights side by side, then the bias; NULL: not wanted */
+    float *grad; /* out: x[i] g + 0.0f, then g; NULL: not wanted */
 };
 #define YK_PADDED(n) (((size_t)(n) + 1 + 15) / 16 * 16)
 
@@ -87,7 +87,7 @@ struct yk_kernels {
     const char *name;
     void (*softmax)(struct yk_softmax_pass *p);
     struct yk_logit (*logreg)(const struct yk_logreg_row *r);
-    /* Copy the weights side by side, the bias last; `copy` is (YK_PADDED(n)). */
+    /* Copies the weights side by side, the bias last; `copy` is (YK_PADDED(n)). */
     void (*pick)(const struct yk_picks *p, float *copy);
     const struct yk_batch16 *batch16; /* layers of nets with few channels: batch16.h */
 };
@@ -95,13 +95,13 @@ struct yk_kernels {
 /* "auto" or the name of a set. YK_USAGE if there is none of that name or this CPU cannot run it. */
 yk_code yk_kernels_pick(const char *name, const struct yk_kernels **out, struct yk_error *e);
 
-/* The place of a set in the order of needs, on any CPU: machines compare ranks to find the best set
- * that all of them can run. */
-unsigned yk_kernels_rank(const char *name); /* 0 (plain) for a name that is none */
+/* The place of a set in YK_ISAS, whatever this CPU can run: machines compare these numbers to find
+ * the best set that all of them can run. An unknown name is 0, plain. */
+unsigned yk_kernels_rank(const char *name);
 const char *yk_kernels_name(unsigned rank);
 
-/* The i-th set that this CPU can run, best last; NULL past the end. Tests and benchmarks walk
- * it. */
+/* The i-th set that this CPU can run, best last; NULL past the end. Tests and benchmarks go through
+ * them all. */
 const struct yk_kernels *yk_kernels_at(unsigned i);
 
 #endif

@@ -1,11 +1,11 @@
 /* logreg_isa.c - one row of sparse logistic regression: a few dozen weights to one logit, its loss
  * and its slope. Compiled once per instruction set.
  *
- * The sum: entry i goes to lane i % 16, the bias is entry n with value 1, lanes are added pairwise
- * at the end. So the order depends on the row's length only, not on whether its weights lie side by
- * side. Scattered ones are put together by loads and inserts, which is twice as fast as the CPU's
- * own gather. What is copied or made side by side is stored in whole vectors: a wide load that has
- * to wait for narrow stores costs more than a row's arithmetic.
+ * The sum: entry i goes to lane i % 16, the bias is entry n with value 1, and lanes are added
+ * pairwise at the end. So the order depends on the row's length only, not on where its weights lie.
+ * Scattered weights are put together by loads and inserts, which is twice as fast as the CPU's own
+ * gather. Results are stored in whole vectors, because a wide load that has to wait for narrow
+ * stores costs more than a row's arithmetic.
  *
  * With m = -y z, the margin by which the row is wrong, and e = exp(-|m|) in (0, 1], nothing
  * overflows and nothing cancels:
@@ -201,7 +201,7 @@ INLINE float total(lanes v)
 }
 #endif
 
-/* Entries i .. i + 15, all of the row; and the last ones with the bias behind them. */
+/* Entries i .. i + 15. pick_last takes fewer, with the bias and zeros behind them. */
 INLINE lanes pick(const struct yk_picks *p, size_t i)
 {
     return join(four(p, i), four(p, i + 4), four(p, i + 8), four(p, i + 12));
@@ -244,7 +244,7 @@ INLINE float exp_minus(float a)
     static const float LOG2E = 1.44269504f, LN2_HIGH = 0.693359375f, LN2_LOW = -2.12194440e-4f;
     /* 1.5 * 2^23: adding it leaves a whole number in the last bits */
     static const float ROUND = 12582912.0f;
-    float top = a > 87.0f ? 87.0f : a; /* one that is not a number stays so */
+    float top = a > 87.0f ? 87.0f : a; /* NaN stays NaN */
     float shifted = ROUND - top * LOG2E, k = shifted - ROUND;
     float r = (-top - k * LN2_HIGH) - k * LN2_LOW;
     float p = 0.00139261761f;

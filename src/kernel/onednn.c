@@ -1,10 +1,9 @@
-/* onednn.c - plans chains of layers and runs them; see onednn.h, and onednn_plan.h for what a plan
- * is.
+/* onednn.c - plans chains of layers and runs them; see onednn.h, and onednn_plan.h for plans.
  *
- * Layers append their operations in onednn_layers.c. This file has what they have in common:
- * tensors and when they live, reorders where two neighbours want different layouts, and the arena,
- * in which a tensor is given the lowest place that no tensor of its time has, the largest first.
- * Scratchpads are tensors that live for one operation. */
+ * Layers append their operations in onednn_layers.c. This file has the rest: tensors and their
+ * lifetimes, reorders where two neighbours want different layouts, and the arena. There tensors are
+ * placed largest first, each at the lowest place that is free during its lifetime. Scratchpads are
+ * tensors that live for one operation. */
 #include "kernel/onednn_plan.h"
 
 #include "base/clock.h"
@@ -41,7 +40,7 @@ static const char *status_text(dnnl_status_t s)
 void yk_dnn_limit(const char *isa)
 {
 #ifdef __x86_64__
-    /* It fails if there was a chain: the first limit counts. */
+    /* Fails after the first chain, and then the earlier limit stays. */
     dnnl_set_max_cpu_isa(strcmp(isa, "avx512") == 0 ? dnnl_cpu_isa_avx512_core
                          : strcmp(isa, "avx2") == 0 ? dnnl_cpu_isa_avx2
                                                     : dnnl_cpu_isa_sse41);
@@ -65,8 +64,8 @@ dnnl_memory_desc_t yk_dnn_md(int ndims, const dnnl_dim_t *dims, dnnl_format_tag_
 {
     dnnl_memory_desc_t md;
     memset(&md, 0, sizeof md);
-    dnnl_memory_desc_init_by_tag(&md, ndims, dims, dnnl_f32,
-                                 tag); /* shapes were checked; a wrong one fails where it is used */
+    /* Shapes were checked before; a wrong one fails where it is used. */
+    dnnl_memory_desc_init_by_tag(&md, ndims, dims, dnnl_f32, tag);
     return md;
 }
 
@@ -80,7 +79,7 @@ dnnl_memory_desc_t yk_dnn_image_md(const struct yk_dnn *d, const uint32_t shape[
 yk_tensor yk_dnn_tensor(struct yk_dnn *d, const dnnl_memory_desc_t *like, enum yk_place place,
                         size_t at)
 {
-    const dnnl_memory_desc_t md = *like; /* may be another tensor's, and they move */
+    const dnnl_memory_desc_t md = *like; /* a copy: `like` may be in the array that moves */
     if (d->rc != YK_OK)
         return YK_DNN_NONE;
     if (d->tensors == d->tensor_room) {
@@ -112,7 +111,7 @@ yk_tensor yk_dnn_alias(struct yk_dnn *d, yk_tensor of, const dnnl_memory_desc_t 
     return t;
 }
 
-/* Operation `op` touches t. */
+/* Notes that operation `op` touches t. */
 static void touch(struct yk_dnn *d, yk_tensor t, unsigned op)
 {
     struct yk_dnn_tensor *b = &d->tensor[d->tensor[t].base];
@@ -209,18 +208,18 @@ dnnl_memory_desc_t yk_dnn_query(const struct yk_dnn *d, const_dnnl_primitive_des
 
 static struct yk_dnn_op *op_new(struct yk_dnn *d, unsigned layer, const struct yk_dnn_use *use)
 {
-    if (d->rc == YK_OK && d->ops == d->op_room) {
+    if (d->rc != YK_OK)
+        return NULL;
+    if (d->ops == d->op_room) {
         unsigned room = d->op_room * 2 + 64;
         struct yk_dnn_op *more = realloc(d->op, room * sizeof *more);
         if (more == NULL) {
             d->rc = yk_fail_memory(d->e, room * sizeof *more);
-        } else {
-            d->op = more;
-            d->op_room = room;
+            return NULL;
         }
+        d->op = more;
+        d->op_room = room;
     }
-    if (d->rc != YK_OK)
-        return NULL;
     struct yk_dnn_op *op = &d->op[d->ops];
     *op = (struct yk_dnn_op){.layer = layer};
     for (; use->tensor != YK_DNN_NONE; use++) {
@@ -282,7 +281,7 @@ static int larger_first(const void *a, const void *b)
     return x->bytes != y->bytes ? (x->bytes < y->bytes ? 1 : -1) : (x->t > y->t) - (x->t < y->t);
 }
 
-/* The lowest place where p meets none of the n before it that lives at its time. */
+/* The lowest place for p that overlaps none of the first n tensors that live at the same time. */
 static size_t lowest(const struct placed *all, size_t n, const struct placed *p)
 {
     size_t at = 0;
@@ -331,11 +330,11 @@ static void place_all(struct yk_dnn *d)
         return;
     }
     madvise(d->arena, size, MADV_HUGEPAGE);
-    memset(d->arena, 0, size); /* pages are taken now, not in the first step */
+    memset(d->arena, 0, size); /* takes the pages now, not in the first step */
     d->facts.bytes = size;
 }
 
-/* Memory objects, and from now on what every operation is called with. */
+/* Makes the memory objects and gives them to the operations. */
 static void bind_all(struct yk_dnn *d)
 {
     for (yk_tensor t = 0; d->rc == YK_OK && t < d->tensors; t++) {
@@ -359,7 +358,7 @@ static void *park(void *arg)
     const int cpus = (int)yk_cpus();
     (void)cpus; /* where a compiler knows no OpenMP */
 #pragma omp parallel num_threads(cpus)
-    atomic_signal_fence(memory_order_seq_cst); /* something, or there would be no threads */
+    atomic_signal_fence(memory_order_seq_cst); /* an empty region would start no threads */
     while (pause() != 0) {
     }
     return arg;
@@ -378,11 +377,11 @@ static void park_once(void)
     pthread_attr_destroy(&attr);
 }
 
-/* Threads of OpenMP that wait for each other, as they do at every layer, spin for milliseconds
- * before they sleep. On a machine that others use as well, the one that spins takes the CPU from
- * the one that it waits for, and steps take several times as long. No function changes that, but
- * where libgomp counts more threads than there are CPUs it spins a thousandth as long. So as many
- * as CPUs are started, to sleep and be counted. */
+/* Threads of OpenMP wait for each other at every layer, and spin for milliseconds before they
+ * sleep. On a machine that others use as well, a spinning thread takes the CPU from the thread that
+ * it waits for, and steps take several times as long. No function changes that. But libgomp spins a
+ * thousandth as long if it counts more threads than CPUs, so we start as many threads as there are
+ * CPUs, which only sleep and are counted. */
 static void wait_politely(unsigned threads)
 {
     if (threads > 1)
@@ -406,7 +405,7 @@ static void build(struct yk_dnn *d)
     touch(d, d->output, d->ops); /* the caller reads it when the pass is over */
     if (!d->train)
         return;
-    unsigned lowest = 0; /* layer that the gradient goes back to */
+    unsigned lowest = 0; /* the layer at which the gradient ends */
     while (!d->inner && lowest < d->layers && !yk_dnn_layer_learns(&d->layer[lowest]))
         lowest++;
     d->now = d->output_grad = yk_dnn_tensor(d, &logits, YK_IN_ARENA, 0);
@@ -445,7 +444,7 @@ yk_code yk_dnn_open(struct yk_dnn **out, const struct yk_dnn_layer *layer, unsig
             s->src = s->dst = s->weight = s->workspace = s->mean = s->var = s->scale = YK_DNN_NONE;
         }
         wait_politely(threads);
-        omp_set_num_threads((int)threads); /* what primitives are made for */
+        omp_set_num_threads((int)threads); /* primitives are made for this number */
         yk_dnn_check(d, layers, "engine", dnnl_engine_create(&d->engine, dnnl_cpu, 0));
         if (d->rc == YK_OK)
             yk_dnn_check(d, layers, "stream",
@@ -456,7 +455,7 @@ yk_code yk_dnn_open(struct yk_dnn **out, const struct yk_dnn_layer *layer, unsig
         bind_all(d);
     }
     if (d->stage != NULL)
-        for (unsigned i = 0; i < layers; i++) { /* hints for backward passes, of no further use */
+        for (unsigned i = 0; i < layers; i++) { /* only planning the backward pass needs them */
             dnnl_primitive_desc_destroy(d->stage[i].forward);
             d->stage[i].forward = NULL;
         }
@@ -515,7 +514,7 @@ void yk_dnn_facts(const struct yk_dnn *d, struct yk_dnn_facts *out)
 
 /* --- running --- */
 
-/* Parameters and gradients are the caller's, and not always in the same place. */
+/* Points the memory objects to the caller's parameters and gradients, which may have moved. */
 static bool point(struct yk_dnn *d, const struct yk_dnn_pass *p)
 {
     dnnl_status_t status = dnnl_success;

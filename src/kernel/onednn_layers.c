@@ -47,7 +47,7 @@ static dnnl_prop_kind_t prop(const struct yk_dnn *d)
     return d->train ? dnnl_forward_training : dnnl_forward_inference;
 }
 
-/* The activation that `layer` does on its way; it marks that one as done. */
+/* The activation behind `layer` that it computes too, which is then marked as fused. */
 static const enum yk_dnn_kind *fuse(struct yk_dnn *d, unsigned layer)
 {
     if (layer + 1 == d->layers || !is_activation(&d->layer[layer + 1]))
@@ -62,8 +62,8 @@ static void mark_done(struct yk_dnn *d)
         d->op[d->ops - 1].done = true;
 }
 
-/* A gradient that leaves in the layout of the flat buffer: where the primitive writes, and
- * afterwards the way there. */
+/* Where a primitive writes the gradient that it makes in the layout `made`: the flat buffer if that
+ * is its layout, else a tensor that grad_leaves copies there. */
 static yk_tensor grad_tensor(struct yk_dnn *d, const dnnl_memory_desc_t *made,
                              const dnnl_memory_desc_t *plain, size_t at)
 {
@@ -126,8 +126,7 @@ static void conv_forward(struct yk_dnn *d, unsigned layer)
     dst = yk_dnn_query(d, s->forward, dnnl_query_dst_md, 0);
     weight = yk_dnn_query(d, s->forward, dnnl_query_weights_md, 0);
     dnnl_memory_desc_t last = yk_dnn_image_md(d, l->in, dnnl_nhwc);
-    if (layer == 0 && !d->inner && d->rc == YK_OK &&
-        dnnl_memory_desc_equal(&src, &last)) { /* images may as well come like that */
+    if (layer == 0 && !d->inner && d->rc == YK_OK && dnnl_memory_desc_equal(&src, &last)) {
         d->tensor[d->input].md = last;
         d->channels_last = true;
     }
@@ -204,7 +203,7 @@ static dnnl_memory_desc_t matrix(dnnl_dim_t rows, dnnl_dim_t columns)
 
 struct dense_shape {
     dnnl_memory_desc_t src, dst, weight, bias;
-    dnnl_memory_desc_t images, classes; /* the same as (images, c, h, w) */
+    dnnl_memory_desc_t images, classes; /* src and dst as (images, c, h, w) */
 };
 
 static void dense_shape(const struct yk_dnn *d, const struct yk_dnn_layer *l, struct dense_shape *s)
@@ -353,8 +352,8 @@ static void activation_forward(struct yk_dnn *d, unsigned layer)
     yk_dnn_check(d, layer, "activation",
                  dnnl_eltwise_forward_desc_init(&desc, prop(d), activation_kind(&d->layer[layer]),
                                                 &md, 0, 0));
-    s->forward = yk_dnn_describe(d, layer, "activation", &desc, NULL,
-                                 NULL); /* the backward pass asks for it in any case */
+    /* The backward pass needs the description even if the layer before computes the activation. */
+    s->forward = yk_dnn_describe(d, layer, "activation", &desc, NULL, NULL);
     s->src = s->dst = d->now;
     if (s->fused)
         return;
@@ -377,15 +376,9 @@ static void activation_backward(struct yk_dnn *d, unsigned layer)
     dnnl_primitive_desc_t pd =
         yk_dnn_describe(d, layer, "activation backward", &desc, s->forward, NULL);
     yk_dnn_add(d, layer, pd,
-               USES({DNNL_ARG_DIFF_DST, grad}, {DNNL_ARG_DST, s->dst},
-                    {DNNL_ARG_DIFF_SRC, grad})); /* in place */
+               USES({DNNL_ARG_DIFF_DST, grad}, {DNNL_ARG_DST, s->dst}, {DNNL_ARG_DIFF_SRC, grad}));
     dnnl_primitive_desc_destroy(pd);
     d->now = grad;
-}
-
-static struct yk_dnn_use last_use(void)
-{
-    return (struct yk_dnn_use){0, YK_DNN_NONE};
 }
 
 /* --- local response normalisation --- */
@@ -397,20 +390,17 @@ static void lrn_forward(struct yk_dnn *d, unsigned layer)
     dnnl_lrn_desc_t desc;
     const dnnl_memory_desc_t md = d->tensor[d->now].md;
     yk_dnn_check(d, layer, "normalisation",
-                 dnnl_lrn_forward_desc_init(
-                     &desc, d->train ? dnnl_forward_training : dnnl_forward_inference,
-                     dnnl_lrn_across_channels, &md, l->size, l->alpha, l->beta, l->k));
+                 dnnl_lrn_forward_desc_init(&desc, prop(d), dnnl_lrn_across_channels, &md, l->size,
+                                            l->alpha, l->beta, l->k));
     s->forward = yk_dnn_describe(d, layer, "normalisation", &desc, NULL, NULL);
     s->src = d->now;
     s->dst = yk_dnn_tensor(d, &md, YK_IN_ARENA, 0);
     dnnl_memory_desc_t work = yk_dnn_query(d, s->forward, dnnl_query_workspace_md, 0);
     if (d->train && work.ndims > 0)
         s->workspace = yk_dnn_tensor(d, &work, YK_IN_ARENA, 0);
-    const struct yk_dnn_use use[] = {{DNNL_ARG_SRC, s->src},
-                                     {DNNL_ARG_DST, s->dst},
-                                     {DNNL_ARG_WORKSPACE, s->workspace},
-                                     last_use()};
-    yk_dnn_add(d, layer, s->forward, use);
+    yk_dnn_add(
+        d, layer, s->forward,
+        USES({DNNL_ARG_SRC, s->src}, {DNNL_ARG_DST, s->dst}, {DNNL_ARG_WORKSPACE, s->workspace}));
     d->now = s->dst;
 }
 
@@ -427,12 +417,9 @@ static void lrn_backward(struct yk_dnn *d, unsigned layer)
                                              l->alpha, l->beta, l->k));
     dnnl_primitive_desc_t pd =
         yk_dnn_describe(d, layer, "normalisation backward", &desc, s->forward, NULL);
-    const struct yk_dnn_use use[] = {{DNNL_ARG_DIFF_DST, above},
-                                     {DNNL_ARG_SRC, s->src},
-                                     {DNNL_ARG_DIFF_SRC, below},
-                                     {DNNL_ARG_WORKSPACE, s->workspace},
-                                     last_use()};
-    yk_dnn_add(d, layer, pd, use);
+    yk_dnn_add(d, layer, pd,
+               USES({DNNL_ARG_DIFF_DST, above}, {DNNL_ARG_SRC, s->src}, {DNNL_ARG_DIFF_SRC, below},
+                    {DNNL_ARG_WORKSPACE, s->workspace}));
     dnnl_primitive_desc_destroy(pd);
     d->now = below;
 }
@@ -481,7 +468,7 @@ static void batchnorm_forward(struct yk_dnn *d, unsigned layer)
                              two = yk_dnn_md(2, (const dnnl_dims_t){2, l->in[0]}, dnnl_nc);
     yk_dnn_check(d, layer, "batch norm",
                  dnnl_batch_normalization_forward_desc_init(
-                     &desc, d->train ? dnnl_forward_training : dnnl_forward_inference, &md, l->eps,
+                     &desc, prop(d), &md, l->eps,
                      dnnl_use_scaleshift | (d->train ? 0U : (unsigned)dnnl_use_global_stats)));
     s->forward = yk_dnn_describe(d, layer, "batch norm", &desc, NULL, NULL);
     s->src = d->now;
@@ -489,12 +476,10 @@ static void batchnorm_forward(struct yk_dnn *d, unsigned layer)
     s->scale = yk_dnn_tensor(d, &two, YK_IN_ARENA, 0);
     s->mean = yk_dnn_tensor(d, &one, d->train ? YK_IN_ARENA : YK_IN_PARAMS, l->mean);
     s->var = yk_dnn_tensor(d, &one, d->train ? YK_IN_ARENA : YK_IN_PARAMS, l->var);
-    const struct yk_dnn_use join[] = {{0, s->scale}, last_use()},
-                            use[] = {{DNNL_ARG_SRC, s->src},      {DNNL_ARG_SCALE_SHIFT, s->scale},
-                                     {DNNL_ARG_DST, s->dst},      {DNNL_ARG_MEAN, s->mean},
-                                     {DNNL_ARG_VARIANCE, s->var}, last_use()};
-    yk_dnn_add_call(d, layer, join_scale, join);
-    yk_dnn_add(d, layer, s->forward, use);
+    yk_dnn_add_call(d, layer, join_scale, USES({0, s->scale}));
+    yk_dnn_add(d, layer, s->forward,
+               USES({DNNL_ARG_SRC, s->src}, {DNNL_ARG_SCALE_SHIFT, s->scale},
+                    {DNNL_ARG_DST, s->dst}, {DNNL_ARG_MEAN, s->mean}, {DNNL_ARG_VARIANCE, s->var}));
     d->now = s->dst;
 }
 
@@ -512,20 +497,14 @@ static void batchnorm_backward(struct yk_dnn *d, unsigned layer)
                                                              dnnl_use_scaleshift));
     dnnl_primitive_desc_t pd =
         yk_dnn_describe(d, layer, "batch norm backward", &desc, s->forward, NULL);
-    const struct yk_dnn_use use[] = {{DNNL_ARG_SRC, s->src},
-                                     {DNNL_ARG_DIFF_DST, above},
-                                     {DNNL_ARG_SCALE_SHIFT, s->scale},
-                                     {DNNL_ARG_MEAN, s->mean},
-                                     {DNNL_ARG_VARIANCE, s->var},
-                                     {DNNL_ARG_DIFF_SRC, below},
-                                     {DNNL_ARG_DIFF_SCALE_SHIFT, grad},
-                                     last_use()},
-                            leave[] = {{0, grad}, {0, s->mean}, {0, s->var}, last_use()};
-    yk_dnn_add(d, layer, pd, use);
+    yk_dnn_add(d, layer, pd,
+               USES({DNNL_ARG_SRC, s->src}, {DNNL_ARG_DIFF_DST, above},
+                    {DNNL_ARG_SCALE_SHIFT, s->scale}, {DNNL_ARG_MEAN, s->mean},
+                    {DNNL_ARG_VARIANCE, s->var}, {DNNL_ARG_DIFF_SRC, below},
+                    {DNNL_ARG_DIFF_SCALE_SHIFT, grad}));
     dnnl_primitive_desc_destroy(pd);
-    struct yk_dnn_op *op = yk_dnn_add_call(d, layer, leave_scale, leave);
-    if (op != NULL)
-        op->done = true;
+    yk_dnn_add_call(d, layer, leave_scale, USES({0, grad}, {0, s->mean}, {0, s->var}));
+    mark_done(d);
     d->now = below;
 }
 
@@ -547,11 +526,11 @@ void yk_dnn_mask(uint8_t *mask, size_t count, float rate, uint64_t seed, uint64_
 struct dropping {
     const struct yk_dnn_pass *pass;
     const struct yk_dnn_layer *layer;
-    size_t count; /* numbers an image */
+    size_t count; /* numbers of an image */
     const float *from;
     float *to;
     uint8_t *mask;
-    bool draw; /* forward: make the mask */
+    bool draw; /* make the mask: in the forward pass */
 };
 
 static void drop(void *arg, uint32_t i)
@@ -570,8 +549,9 @@ static void drop(void *arg, uint32_t i)
         to[k] = mask[k] ? from[k] * scale : 0;
 }
 
-static void drop_forward(const struct yk_dnn *d, const struct yk_dnn_op *op,
-                         const struct yk_dnn_pass *p)
+/* The tensors of the operation: the numbers before and after, and the mask. */
+static void drop_all(const struct yk_dnn *d, const struct yk_dnn_op *op,
+                     const struct yk_dnn_pass *p, bool draw)
 {
     const struct yk_dnn_layer *l = &d->layer[op->layer];
     struct dropping x = {.pass = p,
@@ -580,22 +560,20 @@ static void drop_forward(const struct yk_dnn *d, const struct yk_dnn_op *op,
                          .from = yk_dnn_floats(d, op->tensor[0]),
                          .to = yk_dnn_floats(d, op->tensor[1]),
                          .mask = (uint8_t *)yk_dnn_floats(d, op->tensor[2]),
-                         .draw = true};
+                         .draw = draw};
     yk_dnn_each(d->threads, d->images, drop, &x);
+}
+
+static void drop_forward(const struct yk_dnn *d, const struct yk_dnn_op *op,
+                         const struct yk_dnn_pass *p)
+{
+    drop_all(d, op, p, true);
 }
 
 static void drop_backward(const struct yk_dnn *d, const struct yk_dnn_op *op,
                           const struct yk_dnn_pass *p)
 {
-    const struct yk_dnn_layer *l = &d->layer[op->layer];
-    float *grad = yk_dnn_floats(d, op->tensor[0]);
-    struct dropping x = {.pass = p,
-                         .layer = l,
-                         .count = (size_t)l->in[0] * l->in[1] * l->in[2],
-                         .from = grad,
-                         .to = grad,
-                         .mask = (uint8_t *)yk_dnn_floats(d, op->tensor[1])};
-    yk_dnn_each(d->threads, d->images, drop, &x);
+    drop_all(d, op, p, false);
 }
 
 static void dropout_forward(struct yk_dnn *d, unsigned layer)
@@ -611,8 +589,7 @@ static void dropout_forward(struct yk_dnn *d, unsigned layer)
     s->src = yk_dnn_fit(d, layer, d->now, &plain);
     s->dst = yk_dnn_tensor(d, &plain, YK_IN_ARENA, 0);
     s->workspace = yk_dnn_tensor(d, &bytes, YK_IN_ARENA, 0);
-    const struct yk_dnn_use use[] = {{0, s->src}, {0, s->dst}, {0, s->workspace}, last_use()};
-    yk_dnn_add_call(d, layer, drop_forward, use);
+    yk_dnn_add_call(d, layer, drop_forward, USES({0, s->src}, {0, s->dst}, {0, s->workspace}));
     d->now = s->dst;
 }
 
@@ -621,8 +598,7 @@ static void dropout_backward(struct yk_dnn *d, unsigned layer)
     const struct yk_dnn_stage *s = &d->stage[layer];
     const dnnl_memory_desc_t plain = yk_dnn_image_md(d, d->layer[layer].in, dnnl_nchw);
     yk_tensor grad = yk_dnn_fit(d, layer, d->now, &plain);
-    const struct yk_dnn_use use[] = {{0, grad}, {0, s->workspace}, last_use()};
-    yk_dnn_add_call(d, layer, drop_backward, use);
+    yk_dnn_add_call(d, layer, drop_backward, USES({0, grad}, {0, grad}, {0, s->workspace}));
     d->now = grad;
 }
 

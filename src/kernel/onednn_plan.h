@@ -24,29 +24,29 @@ struct yk_dnn_tensor {
     enum yk_place place;
     size_t at;            /* arena: bytes; parameters and gradients: floats */
     size_t bytes;         /* of an arena tensor */
-    yk_tensor base;       /* the tensor whose memory this is another view of; itself */
-    unsigned first, last; /* operations that touch it */
+    yk_tensor base;       /* the tensor whose memory this is a view of; mostly itself */
+    unsigned first, last; /* the first and the last operation that touch it */
     dnnl_memory_t memory;
 };
 
 struct yk_dnn_op {
-    dnnl_primitive_t primitive; /* NULL: call */
+    dnnl_primitive_t primitive; /* NULL: the operation is `call` */
     void (*call)(const struct yk_dnn *d, const struct yk_dnn_op *op, const struct yk_dnn_pass *p);
     yk_tensor tensor[YK_DNN_ARGS];
     dnnl_exec_arg_t arg[YK_DNN_ARGS];
     int args;
     unsigned layer;
-    bool done; /* after it the gradients of `layer` are complete */
+    bool done; /* the last operation for the gradients of `layer` */
 };
 
-/* What the backward pass of a layer needs to know of its forward pass. */
+/* What the backward pass of a layer needs from its forward pass. */
 struct yk_dnn_stage {
     dnnl_primitive_desc_t forward; /* NULL: none */
     yk_tensor src, dst;            /* as the primitive has them */
     yk_tensor weight;              /* plain, in the parameters */
     yk_tensor workspace;           /* maxpool, lrn; dropout: the mask */
     yk_tensor mean, var, scale;    /* batchnorm */
-    bool fused;                    /* an activation that the layer before does on its way */
+    bool fused;                    /* an activation that the layer before it computes */
 };
 
 struct yk_dnn {
@@ -67,8 +67,8 @@ struct yk_dnn {
     bool channels_last;
     char *arena;
     size_t arena_bytes;
-    const float *params; /* the memory objects point there now */
-    float *grad;         /* likewise */
+    const float *params; /* parameters of the last pass; memory objects point there */
+    float *grad;         /* gradients of the last pass, likewise */
     struct yk_dnn_facts facts;
     /* while it is built */
     yk_tensor now; /* the activations, or their gradients, that the next layer works on */
@@ -88,10 +88,10 @@ yk_tensor yk_dnn_alias(struct yk_dnn *d, yk_tensor of, const dnnl_memory_desc_t 
  * makes. */
 yk_tensor yk_dnn_fit(struct yk_dnn *d, unsigned layer, yk_tensor t, const dnnl_memory_desc_t *want);
 void yk_dnn_reorder(struct yk_dnn *d, unsigned layer, yk_tensor from, yk_tensor to);
-float *yk_dnn_floats(const struct yk_dnn *d,
-                     yk_tensor t); /* once the plan is finished, within a pass */
+/* The numbers of a tensor: in a pass, or those of an arena tensor once the plan is finished. */
+float *yk_dnn_floats(const struct yk_dnn *d, yk_tensor t);
 
-/* onednn.c: operations. Primitive descriptions are the caller's to destroy. */
+/* onednn.c: operations. The caller destroys primitive descriptions. */
 bool yk_dnn_check(struct yk_dnn *d, unsigned layer, const char *what, dnnl_status_t status);
 dnnl_primitive_desc_t yk_dnn_describe(struct yk_dnn *d, unsigned layer, const char *what,
                                       const_dnnl_op_desc_t desc, const_dnnl_primitive_desc_t hint,
@@ -102,8 +102,8 @@ struct yk_dnn_use {
     int arg; /* DNNL_ARG_... */
     yk_tensor tensor;
 };
-/* An operation that executes `pd` on tensors, the last one being YK_DNN_NONE. The operation, or
- * NULL after a failure. */
+/* Appends an operation that executes `pd`, or `call`, on a list of tensors that ends at the first
+ * YK_DNN_NONE. Returns the operation, or NULL after a failure. */
 struct yk_dnn_op *yk_dnn_add(struct yk_dnn *d, unsigned layer, const_dnnl_primitive_desc_t pd,
                              const struct yk_dnn_use *use);
 struct yk_dnn_op *yk_dnn_add_call(struct yk_dnn *d, unsigned layer,
@@ -111,7 +111,8 @@ struct yk_dnn_op *yk_dnn_add_call(struct yk_dnn *d, unsigned layer,
                                                const struct yk_dnn_pass *),
                                   const struct yk_dnn_use *use);
 
-/* onednn_layers.c: append the operations of a layer, from d->now to d->now. */
+/* onednn_layers.c: append the operations of a layer, which read d->now and leave their result
+ * there. */
 void yk_dnn_layer_forward(struct yk_dnn *d, unsigned layer);
 /* `data`: the layers before need gradients. */
 void yk_dnn_layer_backward(struct yk_dnn *d, unsigned layer, bool data);

@@ -43,12 +43,12 @@ enum {
     BLOCK = YK_KERNEL_BLOCK,
     LANES = 16,
     FACTORS = 64,
-    FEW = 8 /* rows that are not worth the ways of many */
+    FEW = 8 /* up to so many rows, what pays for many rows does not */
 };
 enum {
-    STRIP = 2,
+    STRIP = 2, /* words of 64 blocks in a strip: 41 kB of W for 10 classes */
     HALVES = YK_TILE / 64
-}; /* a strip is STRIP words of 64 blocks: 41 kB of W for 10 classes */
+};
 
 typedef float wide __attribute__((vector_size(4 * LANES)));
 typedef int32_t wide_i __attribute__((vector_size(4 * LANES)));
@@ -61,8 +61,8 @@ typedef float quad __attribute__((vector_size(16)));
 struct scratch {
     float *z;      /* (YK_TILE, pad) logits, then probabilities, then their gradients */
     float *packed; /* (blocks, classes, BLOCK) the blocks of W that were needed so far */
-    uint64_t
-        *mask; /* (words, YK_TILE) bit k of word w: block 64 w + k of that row is not all zero */
+    /* (words, YK_TILE) bit k of word w: block 64 w + k of that row is not all zero */
+    uint64_t *mask;
     /* (words, 64, HALVES) the same transposed: bit i of half h: row 64 h + i has the block */
     uint64_t *column;
     uint64_t *ready;  /* (words) bit k: the block is in `packed` */
@@ -372,8 +372,8 @@ INLINE void prefetch_row(const struct yk_softmax_pass *p, uint32_t row)
     __builtin_prefetch(p->nonzero + (size_t)row * p->words, 0, 2);
 }
 
-/* Copy the blocks of word `w` that `need` names and that are not there yet to packed order, a last
- * one that is not full with zeros. */
+/* Copies the blocks of word `w` that `need` names to packed order, unless they are there already. A
+ * last block that is not full is filled up with zeros. */
 static void pack_weights(const struct yk_softmax_pass *p, const struct scratch *s, uint32_t w,
                          uint64_t need)
 {
@@ -484,7 +484,7 @@ static void softmax_rows(struct yk_softmax_pass *p, const struct scratch *s, con
     p->loss += sum + log(product);
 }
 
-/* Which rows have which block. A few rows are read bit after bit, more transposed as matrices. */
+/* Finds out which rows have which block: bit after bit for a few rows, else by transposing. */
 static void find_columns(const struct scratch *s, uint32_t n)
 {
     for (uint32_t w = 0; w < s->words; w++) {

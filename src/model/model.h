@@ -19,9 +19,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How the scores z of examples with label 0 and 1 are spread. Bin i of YK_BINS counts those in
- * [lowest + i width, lowest + (i + 1) width), the first and the last bin also all that lie beyond.
- * It takes 1 MB, for any number of examples. */
+/* A histogram of the scores z of examples with label 0 and 1. Bin i of YK_BINS counts the scores in
+ * [lowest + i width, lowest + (i + 1) width); the first and the last bin also count all beyond. It
+ * takes 1 MB, for any number of examples. */
 enum { YK_BINS = 1 << 16, YK_BINS_LOWEST = -16, YK_BINS_PER_UNIT = 1 << 11 };
 struct yk_bins {
     uint64_t n[2][YK_BINS]; /* by label */
@@ -61,13 +61,13 @@ struct yk_keys {
 
 enum { YK_SWEEP_SLOTS = 4 }; /* at least as many state vectors as an optimizer keeps */
 
-/* Many steps in one call, for a run of one process, on its own parameters. */
+/* Many steps in one call on the parameters themselves, for a run of one process. */
 struct yk_sweep {
     const struct yk_rows *rows;
     const uint32_t *order; /* (count) row numbers; NULL: first, first + 1, ... */
     uint64_t first;
-    uint64_t count;              /* rows: steps of `batch`, the last one may have fewer */
-    uint32_t batch;              /* >= 1 */
+    uint64_t count;              /* rows of the sweep */
+    uint32_t batch;              /* rows of a step, at least 1; the last step may have fewer */
     float *w;                    /* all flat parameters */
     float *slot[YK_SWEEP_SLOTS]; /* the optimizer's state vectors, as long as `w` */
     unsigned slots;              /* state vectors */
@@ -106,7 +106,7 @@ struct yk_model_ops {
     const char *help;
     bool packed; /* wants its data without background: see yk_dataset_pack */
     bool asks;   /* step asks its sink for the parameters of a layer before it reads them */
-    /* Option, value, option, value, ..., NULL: defaults of a run. */
+    /* defaults of a run: option, value, option, value, ..., NULL */
     const char *const *defaults;
 
     /* A model for data of this shape. YK_USAGE names both shapes if they do not fit. */
@@ -127,21 +127,21 @@ struct yk_model_ops {
     yk_code (*work_open)(struct yk_work **out, const struct yk_model *m, unsigned threads,
                          const char *isa, struct yk_error *e);
     void (*work_close)(struct yk_work *w);
-    /* Nets, NULL for others. Choose what computes: the name of an engine, "lanes:4" for one engine
-     * on the first 4 layers and the other one behind, or "auto" for the fastest on steps of `batch`
-     * examples, which takes a tenth of a second to measure. Between layout and the first
-     * work_open; without it works take the first engine. `chosen` is the model's; `message` gets
-     * the reasons in a sentence. */
+    /* Chooses what computes a net; NULL for other models. `name` is that of an engine, or "lanes:4"
+     * for one engine on the first 4 layers and the other one on the rest, or "auto" for the fastest
+     * on steps of `batch` examples, which takes a tenth of a second to measure. Called between
+     * layout and the first work_open; without it works take the first engine. `chosen` belongs to
+     * the model; `message` gets the reasons in a sentence. */
     yk_code (*engine)(struct yk_model *m, const struct yk_params *params, const char *name,
                       uint32_t batch, unsigned threads, const char *isa, const char **chosen,
                       char message[256], struct yk_error *e);
-    /* Nets, NULL for others. Plan for steps (`train`) or scores of up to `batch` examples, so that
-     * the first one takes no longer than the others; without it the first one plans. `message`
-     * gets a sentence on the plan. */
+    /* Plans steps (`train`) or scores of up to `batch` examples of a net, so that the first one
+     * takes no longer than the others; NULL for other models. `message` gets a sentence on the
+     * plan. */
     yk_code (*prepare)(struct yk_work *w, uint32_t batch, bool train, char message[256],
                        struct yk_error *e);
 
-    /* Threads that a step over `batch` examples keeps busy: the other ones may do other work. */
+    /* The number of threads that a step over `batch` examples keeps busy. */
     unsigned (*busy)(const struct yk_work *w, uint32_t batch);
 
     /* The summed loss of a batch; all gradients have passed through the sink when it returns.
@@ -165,7 +165,7 @@ struct yk_model_ops {
                     uint32_t shards, struct yk_keys *out, struct yk_error *e);
     /* The next step or score is that of shard `shard` (from 0) of map `which`. */
     void (*choose)(struct yk_work *w, unsigned which, uint32_t shard);
-    /* Train. With one thread the bits are those of the same steps in slot space, one shard each.
+    /* Trains. With one thread the bits are those of the same steps in slot space, one shard each.
      * Several threads take rows in turns and update the parameters without waiting for each other,
      * which pays from some 10,000 rows a sweep on. A lazy sweep takes one thread. */
     yk_code (*sweep)(struct yk_work *w, struct yk_sweep *s, struct yk_error *e);

@@ -6,9 +6,8 @@
 
 double yk_score_auc(const struct yk_score *s, double *error)
 {
-    double below = 0, pairs = 0, tied = 0,
-           /* counts of pairs pass 2^64 before they pass what a double can tell apart */
-        positives = 0;
+    /* doubles, because numbers of pairs may exceed 2^64 */
+    double below = 0, pairs = 0, tied = 0, positives = 0;
     if (s->bins == NULL)
         return NAN;
     for (unsigned i = 0; i < YK_BINS; i++) {

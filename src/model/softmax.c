@@ -19,7 +19,7 @@
 _Static_assert((int)YK_KERNEL_BLOCK == (int)YK_PACK_BLOCK,
                "the kernels walk the blocks that packing leaves");
 
-enum { ROWS_EACH = 128 }; /* fewer rows of a thread cost less than its meeting the others */
+enum { ROWS_EACH = 128 }; /* for fewer rows another thread costs more than it saves */
 
 struct softmax_model {
     uint32_t features, classes;
@@ -141,7 +141,7 @@ static void compute(void *arg, unsigned i)
     w->kernels->softmax(&w->part[i].pass);
 }
 
-/* Deal the batch to the parts and run them; part i has rows [i n / parts, (i+1) n / parts). */
+/* Divides the batch into parts and runs them; part i has rows [i n / parts, (i+1) n / parts). */
 static unsigned run(struct softmax_work *w, const struct yk_params *params,
                     const struct yk_batch *b, float *grad, float *prob)
 {

@@ -1,9 +1,8 @@
-/* adagrad.c - AdaGrad: n += g^2; w -= lr g / (sqrt(n) + eps). With decay the gradient is g + decay
- * w.
+/* adagrad.c - AdaGrad: n += g^2; w -= lr g / (sqrt(n) + eps). With decay, g is g + decay w.
  *
- * Rates fall where gradients have been large. Then l1 and l2 flow over the key's rate (see
- * optim.h). n sums gradients of the data only, so it does not change while a key is untouched. A
- * key without any gradient so far has rate 0 and does not change. */
+ * Rates fall where gradients have been large. After the step l1 and l2 flow over the key's rate
+ * (see optim.h). They are not part of n, so n does not change while a key is untouched. A key
+ * without any gradient so far has rate 0 and does not change. */
 #include "optim/sparse.h"
 
 YK_INLINE void apply_plain(const struct yk_update *u, float *restrict w, float *restrict sum,

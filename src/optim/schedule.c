@@ -78,9 +78,8 @@ yk_code yk_schedule_parse(const char *text, struct yk_schedule *out, struct yk_e
     struct yk_schedule s = {.shape = YK_CONSTANT};
     if (!parse(text, &s)) {
         yk_fail(e, YK_USAGE, "'%.80s' is not a schedule", text);
-        yk_hint(e, "constant, staircase:RATE:STEPS, stairs:N:FALL:STEPS, exponential:RATE:STEPS, "
-                   "cosine:STEPS[:LAST], or one of them "
-                   "after 'warmup:STEPS,'");
+        yk_hint(e, "use constant, staircase:RATE:STEPS, stairs:N:FALL:STEPS, "
+                   "exponential:RATE:STEPS or cosine:STEPS[:LAST], alone or after 'warmup:STEPS,'");
         return YK_USAGE;
     }
     *out = s;

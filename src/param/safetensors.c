@@ -302,7 +302,7 @@ static yk_code read_meta(json_t *object, const char *what, struct yk_tensors *ou
     return YK_OK;
 }
 
-/* Reads a non-negative integer; jansson has already refused larger ones than 63 bits. */
+/* Reads an integer that is not negative; jansson has refused those of more than 63 bits. */
 static bool get_size(const json_t *v, uint64_t *out)
 {
     if (!json_is_integer(v) || json_integer_value(v) < 0)
@@ -385,8 +385,7 @@ static yk_code read_entries(json_t *head, const char *what, const char *data, si
     return YK_OK;
 }
 
-/* Owns `bytes` from here on, on failure too. They come from malloc, or from mmap if `mapped` >
- * 0. */
+/* Takes over `bytes`, on failure too. They come from mmap if `mapped` > 0, else from malloc. */
 static yk_code parse_owned(char *bytes, size_t n, size_t mapped, const char *what,
                            struct yk_tensors *out, struct yk_error *e)
 {
@@ -447,7 +446,9 @@ yk_code yk_tensors_read(const char *path, struct yk_tensors *out, struct yk_erro
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 || fstat(fd, &st) != 0) {
         yk_fail_errno(e, YK_DATA, "cannot open '%s'", path);
-        goto out;
+        if (fd >= 0)
+            close(fd);
+        return YK_DATA;
     }
     /* A checkpoint does not change, and a copy of a large one might not fit into memory. */
     if (S_ISREG(st.st_mode) && st.st_size > MAP_FROM)
@@ -458,10 +459,6 @@ yk_code yk_tensors_read(const char *path, struct yk_tensors *out, struct yk_erro
     size_t n;
     yk_code rc = yk_file_read(path, SIZE_MAX / 2, &bytes, &n, e);
     return rc == YK_OK ? parse_owned(bytes, n, 0, path, out, e) : rc;
-out:
-    if (fd >= 0)
-        close(fd);
-    return YK_DATA;
 }
 
 yk_code yk_tensors_parse(const void *bytes, size_t n, const char *what, struct yk_tensors *out,

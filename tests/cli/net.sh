@@ -64,13 +64,13 @@ expect_out '^mine: 5 layers'
 case_ "shapes that do not fit are named with their place"
 net bad.net 'net bad' 'input 8x8x3' 'conv 4 9x9' 'dense 2' 'softmax'
 expect_exit 2 yoke net show bad.net
-expect_err '^yoke: bad.net:3:1: conv needs an input of at least its window, 9x9, and gets 8x8x3$'
+expect_err '^yoke: bad.net:3:1: the window of conv, 9x9, is larger than its input, 8x8x3$'
 expect_no_out
 net bad.net 'net bad' 'input 8x8x3' '  softmax'
 expect_exit 2 yoke net show bad.net
-expect_err '^yoke: bad.net:3:3: softmax needs one number a class, 2 to 65536 of them, '
-expect_err ', and gets 8x8x3$'
-expect_err "^hint: 'dense N' before it"
+expect_err '^yoke: bad.net:3:3: softmax needs one number for each of 2 to 65536 classes, '
+expect_err ', but gets 8x8x3$'
+expect_err "^hint: put 'dense N' before it"
 
 case_ "a mistyped word is answered with the right one"
 net bad.net 'net bad' 'input 8x8x3' 'conv 4 3x3 strde 2' 'dense 2' 'softmax'

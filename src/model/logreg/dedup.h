@@ -1,10 +1,10 @@
 /* dedup.h - numbers the distinct keys of a batch in the order in which they first appear.
  *
- * An open-addressing table of numbers, four times as many as there are entries, as a collision
- * costs more than room does, small enough to stay in the nearest cache: numbers have 16 bits where
- * they fit, and the key of a number stands in the list that is being made anyway. It is cleared for
- * every batch. Whether a key is new is a coin toss that no branch predictor wins, so there is no
- * branch on it, only on collisions, which are rare.
+ * An open-addressing table of numbers. It has four times as many cells as entries, because a
+ * collision costs more than room does, and is still small enough for the nearest cache: a number
+ * has 16 bits if all fit, and the key of a number is not in the table but in the list that is made
+ * anyway. The table is cleared for every batch. No branch predictor can tell whether a key is new,
+ * so the code branches only on collisions, which are rare.
  * THREADS: one at a time. LIMITS: a batch has fewer than 2^30 keys. */
 #ifndef YK_MODEL_LOGREG_DEDUP_H
 #define YK_MODEL_LOGREG_DEDUP_H
@@ -15,14 +15,14 @@
 #include <string.h>
 
 struct yk_dedup {
-    void *cell;     /* (mask + 1) numbers of 16 or 32 bits, all bits set: empty */
-    uint32_t mask;  /* of this batch; there may be room for more */
-    unsigned shift; /* that makes a cell's index of a product */
-    bool small;     /* 16 bits */
-    size_t room;    /* bytes */
+    void *cell;     /* (mask + 1) numbers of 16 or 32 bits; an empty cell has all bits set */
+    uint32_t mask;  /* cells of this batch - 1; there may be room for more */
+    unsigned shift; /* turns a hash of 32 bits into the index of a cell */
+    bool small;     /* numbers have 16 bits */
+    size_t room;    /* bytes of `cell` */
 };
 
-/* A new batch of at most `entries` keys. False if there is no memory. */
+/* Begins a batch of at most `entries` keys. False if there is no memory. */
 static inline bool yk_dedup_begin(struct yk_dedup *d, uint64_t entries)
 {
     unsigned bits = 6;
@@ -58,9 +58,9 @@ yk_dedup_add_(const struct yk_dedup *d, bool small, uint32_t *list, uint32_t n, 
         for (;; h = (h + 1) & mask) {
             at = small ? shorts[h] : longs[h];
             fresh = at == none ? UINT32_MAX : 0;
-            __asm__("" : "+r"(fresh)); /* a mask: the compiler would make a branch of it */
+            __asm__("" : "+r"(fresh)); /* keeps the compiler from making it a branch */
             at = (at & ~fresh) | (n & fresh);
-            list[n] = k; /* where the key stands if it is new */
+            list[n] = k; /* its place if it is new */
             if (__builtin_expect(list[at] == k, 1))
                 break;
         }
@@ -74,8 +74,8 @@ yk_dedup_add_(const struct yk_dedup *d, bool small, uint32_t *list, uint32_t n, 
     return n;
 }
 
-/* Add `count` keys to the n of the list (which has room for them); number[i] is where in the list
- * key[i] stands. Returns the list's new length. */
+/* Adds `count` keys to the n keys of the list, which has room for them. Sets number[i] to the place
+ * of key[i] in the list and returns the list's new length. */
 static inline uint32_t yk_dedup_add(const struct yk_dedup *d, uint32_t *list, uint32_t n,
                                     const uint32_t *key, uint32_t count, uint32_t *number)
 {

@@ -29,11 +29,11 @@
 enum {
     SAMPLE = 4096, /* rows whose keys are counted */
     PIECE = 64,    /* neighbouring rows of the sample */
-    AT_LEAST = 4,  /* times that a hot key comes in the sample */
-    TOP = 64,      /* keys that are due at every tick; then twice as many every other, and so on */
-    /* Rows after which TOP holds; before, more keys are due, the more the fewer rows there were. */
+    AT_LEAST = 4,  /* the sample has a hot key at least so many times */
+    TOP = 64,      /* keys that are due at every tick; twice as many every other tick, and so on */
+    /* Rows of training after which TOP holds. The fewer rows before that, the more keys are due. */
     SETTLED = 1 << 16,
-    BEHIND = 64, /* merges by others after which a thread takes over everything */
+    BEHIND = 64, /* merges by others after which a thread merges all its keys */
 };
 
 struct key_count {
@@ -48,25 +48,26 @@ static int by_count(const void *a, const void *b)
     return x->key < y->key ? -1 : x->key > y->key;
 }
 
-/* All rows, or SAMPLE of them, in pieces that are evenly spread: a few pages each. Not those of the
- * sweep, the first of which may have a single row. */
+/* Row i of the sample, which is all rows, or SAMPLE of them in evenly spread pieces. It is not
+ * taken from the rows of the sweep, because the first sweep may have a single row. */
 static struct yk_row sampled(const struct yk_rows *s, uint64_t i)
 {
     return yk_row_at(s,
                      s->rows <= SAMPLE ? i : i / PIECE * (s->rows / (SAMPLE / PIECE)) + i % PIECE);
 }
 
-/* Every key of the sample that comes AT_LEAST times, the most frequent first. */
+/* Lists the keys that the sample has AT_LEAST times, the most frequent first. */
 static yk_code count_keys(const struct yk_rows *s, struct key_count **out, uint32_t *n,
                           struct yk_error *e)
 {
     uint64_t rows = s->rows < SAMPLE ? s->rows : SAMPLE, entries = 0;
-    for (uint64_t i = 0; i < rows; i++)
-        entries += sampled(s, i).n;
     struct yk_dedup d = {0};
     uint32_t keys = 0, longest = 0;
-    for (uint64_t i = 0; i < rows; i++)
-        longest = sampled(s, i).n > longest ? sampled(s, i).n : longest;
+    for (uint64_t i = 0; i < rows; i++) {
+        uint32_t row_n = sampled(s, i).n;
+        entries += row_n;
+        longest = row_n > longest ? row_n : longest;
+    }
     struct key_count *c = calloc(entries + 1, sizeof *c);
     uint32_t *list = malloc((entries + 1) * sizeof *list),
              *number = calloc((size_t)longest + 1, sizeof *number);
@@ -117,10 +118,11 @@ yk_code yk_hot_open(struct yk_hot **out, const struct yk_sweep *s, struct yk_err
         rc = yk_fail_memory(e, CELLS * sizeof *h->cell);
         goto out_count;
     }
+    /* An empty cell has a key that belongs to another cell, so no look-up finds it: feature 0
+     * belongs to cell 0, and feature 1 does not. */
     for (uint32_t i = 0; i < CELLS; i++)
-        h->cell[i].key =
-            i == 0; /* 0 has the first cell, 1 another one: no look-up finds either here */
-    h->n = 1;       /* the bias */
+        h->cell[i].key = i == 0;
+    h->n = 1; /* the bias */
     for (uint32_t i = 0; i < n && h->n < YK_HOT_MAX; i++) {
         struct yk_hot_cell *c = h->cell + (yk_hot_cell(h->cell, count[i].key) - h->cell);
         if (c->at != 0)
@@ -164,8 +166,8 @@ void yk_hot_begin(struct yk_hot *h, const struct yk_logreg_model *m, const struc
             h->vector[v][i] = *place(h, m, s, v, i);
 }
 
-/* A parameter and its state have been added up apart from each other. Where one follows from the
- * other (FTRL), an update makes them agree; its gradient is too small to change anything else. */
+/* The changes of a parameter and of its state were added up separately. Where one follows from the
+ * other (FTRL), this update makes them agree; its gradient is too small to change anything else. */
 static void agree(const struct yk_hot *h, const struct yk_sweep *s, uint32_t i)
 {
     float w = h->vector[0][i], tiny = 1e-30f, state[YK_SWEEP_SLOTS], *slot[YK_SWEEP_SLOTS];
@@ -221,7 +223,7 @@ void yk_copies_begin(struct yk_copies *c, struct yk_hot *h, const struct yk_swee
     pthread_mutex_unlock(&h->lock);
 }
 
-/* Add the changes to the common copy, and go on from there. */
+/* Adds the thread's changes to the common copy, and takes over the result. */
 static void exchange(float *restrict all, float *restrict mine, float *restrict then, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -234,7 +236,7 @@ static void merge(struct yk_copies *c, struct yk_hot *h, const struct yk_sweep *
         exchange(h->vector[v], c->mine[v], c->then[v], n);
 }
 
-/* By how many doublings more is due than later on: of young keys a copy misses most updates. */
+/* How often TOP is doubled because training is young: at first a copy misses most updates. */
 static unsigned earliness(uint64_t rows)
 {
     unsigned k = 0;
@@ -250,7 +252,7 @@ void yk_copies_tick(struct yk_copies *c, struct yk_hot *h, const struct yk_sweep
     if (now == before || pthread_mutex_trylock(&h->lock) != 0)
         return;
     h->rows += c->rows - c->merged;
-    /* a multiple of 2^k ticks has passed */
+    /* the ticks since the last merge include a multiple of 2^k */
     unsigned k = 63 - (unsigned)__builtin_clzll(before ^ now) + earliness(h->rows);
     /* After more than BEHIND merges by others the thread has slept, and all its copies are old. */
     bool all = k >= 16 || (uint32_t)TOP << k >= h->n || h->merges - c->merges > BEHIND;

@@ -10,8 +10,8 @@ enum { YK_HOT_VECTORS = 1 + YK_SWEEP_SLOTS, YK_HOT_CELLS_BITS = 14, YK_HOT_MAX =
 enum { YK_HOT_TICK = 64 }; /* rows of a tick */
 
 struct yk_hot {
-    uint32_t n;    /* the first is the bias, then features, the most frequent first */
-    uint32_t *key; /* (YK_HOT_MAX) features; [0] means nothing */
+    uint32_t n;    /* hot keys: the bias, then features, the most frequent first */
+    uint32_t *key; /* (YK_HOT_MAX) features; [0], the bias, is not used */
     struct yk_hot_cell {
         uint32_t key;
         uint32_t at; /* place in the vectors; 0: an empty cell, whose key belongs elsewhere */
@@ -22,20 +22,21 @@ struct yk_hot {
     pthread_mutex_t lock;
 };
 
-struct yk_copies {               /* a thread's own */
-    float *mine[YK_HOT_VECTORS]; /* (YK_HOT_MAX) as it sees them */
-    float *then[YK_HOT_VECTORS]; /* as they were when it last merged */
-    uint64_t rows;               /* of this sweep that the thread has done */
-    uint64_t merged;             /* `rows` when it last merged */
-    uint64_t merges;             /* of all threads when it last merged */
+/* One thread's copies of the hot keys. */
+struct yk_copies {
+    float *mine[YK_HOT_VECTORS]; /* (YK_HOT_MAX) the values that the thread works on */
+    float *then[YK_HOT_VECTORS]; /* (YK_HOT_MAX) the values after its last merge */
+    uint64_t rows;               /* rows of this sweep that the thread has done */
+    uint64_t merged;             /* `rows` at its last merge */
+    uint64_t merges;             /* the common count of merges at its last merge */
 };
 
-/* Count the keys of a sample of the rows and choose. */
+/* Counts the keys of a sample of the rows and chooses the hot ones. */
 yk_code yk_hot_open(struct yk_hot **out, const struct yk_sweep *s, struct yk_error *e);
 void yk_hot_close(struct yk_hot *h);
 
-/* Around a sweep, by one thread: take the values of hot keys from the parameters, and bring them
- * back. */
+/* One thread calls these before and after a sweep: they take the values of hot keys from the
+ * parameters, and bring them back. */
 void yk_hot_begin(struct yk_hot *h, const struct yk_logreg_model *m, const struct yk_sweep *s);
 void yk_hot_end(struct yk_hot *h, const struct yk_logreg_model *m, const struct yk_sweep *s);
 
@@ -43,9 +44,10 @@ void yk_hot_end(struct yk_hot *h, const struct yk_logreg_model *m, const struct 
 yk_code yk_copies_init(struct yk_copies *c, struct yk_error *e);
 void yk_copies_release(struct yk_copies *c);
 void yk_copies_begin(struct yk_copies *c, struct yk_hot *h, const struct yk_sweep *s);
-/* So many rows have passed: exchange the keys that are due, unless another thread has the lock. */
+/* Tells that the thread has done `rows` more rows. Merges the keys that are due, unless another
+ * thread has the lock. */
 void yk_copies_tick(struct yk_copies *c, struct yk_hot *h, const struct yk_sweep *s, uint64_t rows);
-/* Exchange all keys. */
+/* Merges all keys. */
 void yk_copies_end(struct yk_copies *c, struct yk_hot *h, const struct yk_sweep *s);
 
 /* The only cell that a feature may have. */

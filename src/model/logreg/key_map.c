@@ -1,10 +1,10 @@
 /* key_map.c - the keys of a task: the parameters that its rows touch, sorted, and the slot of
  * every entry.
  *
- * Distinct keys are numbered as they appear (dedup.h), which leaves half of the entries of a batch
- * to sort, or fewer; they are sorted by a radix sort that carries the numbers along, and the
- * numbers of the entries become slots by one more look-up. Sorted, the keys of an owner are one
- * contiguous part.
+ * Distinct keys are numbered as they appear (dedup.h), so at most half of a typical batch's entries
+ * remain to be sorted. A radix sort of these keys carries their numbers along, and one more look-up
+ * turns the number of an entry into its slot. In the sorted list the keys of an owner are one
+ * contiguous range.
  * THREADS: a map belongs to its work. LIMITS: a task has fewer than 2^30 entries. */
 #include "model/logreg/logreg.h"
 
@@ -21,7 +21,7 @@ void yk_key_map_release(struct yk_key_map *p)
     *p = (struct yk_key_map){0};
 }
 
-/* Memory for so many, and a little more, so that tasks of about one size ask once. */
+/* Gets memory for so many entries, and a quarter more, so that tasks of about one size ask once. */
 static yk_code make_room(struct yk_key_map *p, uint64_t entries, uint32_t shards,
                          struct yk_error *e)
 {
@@ -54,8 +54,8 @@ static yk_code make_room(struct yk_key_map *p, uint64_t entries, uint32_t shards
                : yk_fail_memory(e, (size_t)entries * 4 * sizeof(uint64_t));
 }
 
-/* Sort n pairs by their upper half, of which only `bits` bits are in use; `other` has room for as
- * many. Returns where they end up. */
+/* Sorts n pairs by their upper half, of which only the low `bits` bits are in use. Returns `pair`
+ * or `other`, the one that has the result. */
 static uint64_t *sort_pairs(uint64_t *pair, uint64_t *other, uint32_t n, unsigned bits)
 {
     unsigned passes = (bits + DIGIT - 1) / DIGIT;
@@ -78,8 +78,8 @@ static uint64_t *sort_pairs(uint64_t *pair, uint64_t *other, uint32_t n, unsigne
     return pair;
 }
 
-/* Entries whose keys the model lacks stand at the bias's slot already; with value 0 they add
- * nothing to any sum. */
+/* Makes the list of values in which entries with unknown keys are 0. Their slot is that of the
+ * bias; with value 0 they add nothing to it. */
 static yk_code make_values(struct yk_key_map *p, const struct yk_logreg_model *m,
                            const struct yk_batch *shard, uint32_t shards, struct yk_error *e)
 {
@@ -113,7 +113,7 @@ yk_code yk_key_map_make(struct yk_key_map *p, const struct yk_logreg_model *m,
     yk_code rc = make_room(p, entries, shards, e);
     if (rc != YK_OK)
         return rc;
-    uint32_t at = 0, n = 0, all = 0; /* all: the bits of all keys together */
+    uint32_t at = 0, n = 0, all = 0; /* all: the bitwise or of all keys */
     for (uint32_t s = 0; s < shards; s++) {
         p->shard[s] = at;
         for (uint32_t i = 0; i < shard[s].n; i++) {
@@ -129,7 +129,7 @@ yk_code yk_key_map_make(struct yk_key_map *p, const struct yk_logreg_model *m,
     }
     const uint64_t *sorted =
         sort_pairs(p->sort, p->sort + p->room, n, all == 0 ? 0 : 32 - (unsigned)__builtin_clz(all));
-    /* (n) by number: the half that is free now */
+    /* (n) the slot of each number, in the half of `sort` that is free now */
     uint32_t *slot_of = (uint32_t *)(sorted == p->sort ? p->sort + p->room : p->sort);
     p->key[0] = m->bias;
     uint32_t known = n;

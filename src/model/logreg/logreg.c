@@ -10,9 +10,9 @@
  * a slot (key_map.c). A process that owns everything sweeps over the parameters themselves instead
  * (logreg_sweep.c).
  *
- * A gradient is a sum in the order of the rows, each term x g + 0.0f and so never -0.0: a key that
- * a shard does not have adds nothing to any sum, bit for bit. Computed by the caller's thread
- * alone: a batch is a few thousand multiplications.
+ * A gradient is a sum in the order of the rows. Each term is x g + 0.0f and so never -0.0: a key
+ * that a shard does not have changes no bit of any sum. The caller's thread computes alone, because
+ * a batch is only a few thousand multiplications.
  * THREADS: a work belongs to one caller. */
 #include "model/logreg/logreg.h"
 
@@ -165,13 +165,7 @@ static double step(struct yk_work *work, const struct yk_params *params,
         struct yk_logit at = compute(w, value, slot, &row);
         loss += (double)at.loss;
         bias += at.g;
-        if (row.value == NULL) {
-            for (uint32_t k = 0; k < row.n; k++)
-                grad[slot[k]] += at.g;
-        } else {
-            for (uint32_t k = 0; k < row.n; k++)
-                grad[slot[k]] += row.value[k] * at.g + 0.0f;
-        }
+        yk_row_add_grad(&row, at.g, slot, grad);
         slot += row.n;
     }
     grad[0] += bias;

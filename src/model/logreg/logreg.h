@@ -2,9 +2,9 @@
  * that are built into it.
  *
  *     logreg.c        the model: layout, steps and scores in slot space
- *     key_map.c   the keys of a task, and the slot of each entry
+ *     key_map.c       the keys of a task, and the slot of each entry
  *     logreg_sweep.c  training straight on the owner's parameters
- *     hot_keys.c    the keys that every thread has for itself while several sweep */
+ *     hot_keys.c      frequent keys, of which each thread of a sweep has a copy */
 #ifndef YK_MODEL_LOGREG_LOGREG_H
 #define YK_MODEL_LOGREG_LOGREG_H
 
@@ -46,15 +46,28 @@ struct yk_logreg_work {
     unsigned threads;
     struct yk_key_map map[2];
     const struct yk_key_map *chosen;
-    uint32_t shard;             /* of the map */
+    uint32_t shard;             /* the chosen shard of that map */
     struct yk_sweeper *sweeper; /* (threads) made by the first sweep */
-    struct yk_hot *hot;         /* likewise, with several threads */
+    struct yk_hot *hot;         /* made by the first sweep of several threads */
 };
 
 yk_code yk_logreg_sweep(struct yk_work *work, struct yk_sweep *s, struct yk_error *e);
 void yk_logreg_sweep_release(struct yk_logreg_work *w);
 
-/* Prefetch a row, which lies anywhere in a set much larger than the caches. */
+/* Adds the gradient of a row to the sums of its entries, whose places are `at`; `g` is the row's
+ * d loss / d z. */
+static inline __attribute__((always_inline)) void yk_row_add_grad(const struct yk_row *row, float g,
+                                                                  const uint32_t *at, float *sum)
+{
+    if (row->value == NULL)
+        for (uint32_t k = 0; k < row->n; k++)
+            sum[at[k]] += g;
+    else
+        for (uint32_t k = 0; k < row->n; k++)
+            sum[at[k]] += row->value[k] * g + 0.0f;
+}
+
+/* Prefetches a row, which may be anywhere in a set much larger than the caches. */
 static inline void yk_row_prefetch(const struct yk_rows *s, uint64_t row)
 {
     const struct yk_rows_block *b = &s->block[row / YK_BLOCK_ROWS];

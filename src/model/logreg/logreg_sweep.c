@@ -24,18 +24,19 @@
 #define INLINE static inline __attribute__((always_inline))
 
 enum {
-    /* Rows by which parameters are prefetched; fewer with more state, as all of it must stay in the
-     * nearest cache. */
+    /* Rows by which parameters are prefetched, at most; fewer if there is more state, because all
+     * of it must stay in the nearest cache. */
     AHEAD = 8,
     RUN = 1024, /* rows that a thread takes at a time */
-    /* Rows that one thread begins with, where several follow: the first steps are the longest. */
+    /* Rows that one thread trains on before several do: the first steps change the most. */
     ALONE_FIRST = 4096,
 };
 
-struct key_list {     /* the keys of a step */
+/* The keys of a step. */
+struct key_list {
     uint32_t *key;    /* (room) distinct features */
-    uint32_t *number; /* (room) of each entry: its place in `key` */
-    uint32_t n;       /* distinct ones */
+    uint32_t *number; /* (room) the place in `key` of each entry */
+    uint32_t n;       /* distinct features */
     uint32_t room;    /* entries there is memory for */
 };
 
@@ -49,16 +50,16 @@ struct key_places {
 struct yk_sweeper {
     struct yk_dedup dedup;
     struct key_list list[2]; /* one in use, one being prepared */
-    /* A step's values side by side, keys in the order of the list and the bias last: */
-    uint32_t room;
-    float *w, *g,
-        *seen; /* (room) parameters, gradients, and what read_keys made of the parameters */
-    float *slot[YK_SWEEP_SLOTS]; /* (room) the optimizer's state */
-    /* (room) ADDED: parameters and state before the step */
-    float *was[1 + YK_SWEEP_SLOTS];
+    /* A step's values side by side, keys in the order of the list and the bias last. */
+    uint32_t room;                      /* floats there is memory for in each of these vectors */
+    float *w;                           /* (room) parameters */
+    float *g;                           /* (room) gradients */
+    float *seen;                        /* (room) parameters as read_keys returns them */
+    float *slot[YK_SWEEP_SLOTS];        /* (room) the optimizer's state */
+    float *was[1 + YK_SWEEP_SLOTS];     /* (room) ADDED: parameters and state before the step */
     uint32_t *self;                     /* (room) 0, 1, 2, ... */
     struct key_places place[AHEAD + 2]; /* several threads: of the rows ahead, and of the lists */
-    const struct key_places *here;      /* that of the step */
+    const struct key_places *here;      /* the places of the step's keys */
     struct yk_copies copies;
     double loss;
     yk_code rc;
@@ -75,8 +76,7 @@ struct sweep_job {
     _Atomic uint64_t next;          /* the first step that no thread has taken */
     uint64_t steps;                 /* of the sweep */
     uint64_t run;                   /* steps that a thread takes at a time */
-    unsigned threads;
-    unsigned ahead; /* up to AHEAD */
+    unsigned ahead;                 /* rows by which parameters are prefetched, up to AHEAD */
 };
 
 /* --- memory --- */
@@ -168,11 +168,11 @@ void yk_logreg_sweep_release(struct yk_logreg_work *w)
 /* --- parameters, the only thread's or shared --- */
 
 /* ALONE: one thread has the parameters. COPIED: several threads do, and each has copies of the hot
- * keys. ADDED: likewise, for steps of many rows: another thread may write one of the keys before
- * the step ends, so its change is added instead of its value stored. */
+ * keys. ADDED: the same for steps of many rows, in which another thread may write a key before the
+ * step ends; so a step adds its change to the value instead of storing a new value. */
 enum how { ALONE, COPIED, ADDED };
 
-/* Vector v (0: w, then the state), at feature 0, and where it has the bias. */
+/* Vector v (0 is w, the others are state) from feature 0 on; bias_of is the bias in it. */
 INLINE float *vector_of(const struct sweep_job *j, unsigned v)
 {
     return v == 0 ? j->weight : j->state[v - 1];
@@ -371,8 +371,8 @@ INLINE void update(const struct sweep_job *j, struct yk_sweeper *t, const struct
     } else {
         for (unsigned v = 1; v <= s->slots; v++)
             collect(j, t, v, key, n, how);
-        s->apply(u, t->w, t->g, t->slot,
-                 YK_PADDED(n)); /* whole vectors: the last ones are zeros, and are not stored */
+        /* in whole vectors: the padding is zero, and is not stored */
+        s->apply(u, t->w, t->g, t->slot, YK_PADDED(n));
     }
     for (unsigned v = 0; v <= s->slots; v++)
         bring_back(j, t, v, key, n, how);
@@ -418,12 +418,7 @@ INLINE void step_many(const struct sweep_job *j, struct yk_sweeper *t, const str
         struct yk_logit at = j->work->kernels->logreg(&r);
         t->loss += (double)at.loss;
         bias += at.g;
-        if (row.value == NULL)
-            for (uint32_t k = 0; k < row.n; k++)
-                g[number[k]] += at.g;
-        else
-            for (uint32_t k = 0; k < row.n; k++)
-                g[number[k]] += row.value[k] * at.g + 0.0f;
+        yk_row_add_grad(&row, at.g, number, g);
         number += row.n;
     }
     g[n] = bias;
@@ -432,8 +427,8 @@ INLINE void step_many(const struct sweep_job *j, struct yk_sweeper *t, const str
 
 /* --- steps --- */
 
-struct row_range { /* of rows of the sweep */
-    uint64_t from, to;
+struct row_range {
+    uint64_t from, to; /* rows of the sweep */
 };
 
 INLINE struct row_range rows_of(const struct yk_sweep *s, uint64_t step)
@@ -569,7 +564,6 @@ static yk_code run_threads(struct sweep_job *j, unsigned threads, struct yk_erro
 {
     struct yk_logreg_work *w = j->work;
     yk_code rc = YK_OK;
-    j->threads = threads;
     j->cell = threads > 1 ? w->hot->cell : NULL;
     j->run = threads > 1 ? steps_of_run(j->sweep) : j->steps;
     if (threads > 1)

@@ -3,15 +3,16 @@
  * one: all that it leaves behind stays in the caches.
  *
  * Layers become *stages*: a relu is part of the convolution or dense layer before it; between a
- * convolution and a maximum pool it moves behind the pool, which leaves fewer numbers and the same
- * result. Where another engine has the layers behind, all batches of 16 go forward before the first
- * one goes back, and their values are kept; at a border 16 rows of numbers become the lanes of a
- * batch, or the other way round, once in each direction.
- * THREADS: a state computes on its caller's. LIMITS: no LRN, no batch norm: they need other
- * channels or images than a lane has. */
+ * convolution and a maximum pool it moves behind the pool, where it gives the same result and has
+ * fewer numbers to do. If another engine has the next layers, all batches of 16 go forward before
+ * the first one goes back, and their values are kept. At a border 16 rows of numbers become the
+ * lanes of a batch, or the other way round, once in each direction.
+ * THREADS: a state computes on its caller's thread.
+ * LIMITS: no LRN and no batch norm, which need other channels or images than a lane has. */
 #include "base/clock.h"
 #include "kernel/batch16.h"
 #include "kernel/onednn.h"
+#include "model/net/layer.h"
 #include "model/net/net_model.h"
 
 #include <stdio.h>
@@ -23,9 +24,9 @@ struct stage {
     unsigned layer; /* of the net */
     struct yk_batch16_window window;
     uint32_t in_n, out_n; /* numbers of an image */
-    bool relu;            /* done on the way */
+    bool relu;            /* the stage also computes the relu behind it */
     size_t out;           /* place of its output in a batch's floats: (out_n, 16) */
-    size_t bytes;         /* place of its pool's index or its mask in a batch's bytes: (n, 16) */
+    size_t bytes;         /* place of a pool's index or a dropout's mask in its bytes: (n, 16) */
 };
 
 struct batch16_state {
@@ -33,18 +34,18 @@ struct batch16_state {
     const struct yk_batch16 *kernels;
     struct yk_segment segment;
     uint32_t images;
-    uint32_t kept;       /* batches of 16 whose values are kept: all or one */
+    uint32_t kept;       /* batches of 16 that have memory of their own: all or one */
     struct stage *stage; /* (stages) */
     unsigned stages;
     unsigned lowest;                       /* the first stage that the gradient goes back to */
-    struct yk_net_border *before, *behind; /* NULL at the ends of the net; the last has the loss */
+    struct yk_net_border *before, *behind; /* NULL at the ends of the net */
     size_t input;                          /* place of a batch's input in its floats */
     size_t values;                         /* floats of a batch */
     size_t widest;                         /* floats of an image at the widest stage */
-    size_t bytes;                          /* of a batch */
-    size_t scratch;                        /* bytes */
-    float *value;   /* (kept, values) the outputs of all stages, and behind them the input */
-    float *back[2]; /* gradients of one stage's output and of its input, in turns */
+    size_t bytes;                          /* bytes of a batch */
+    size_t scratch;                        /* bytes of `room` */
+    float *value;   /* (kept, values) the outputs of all stages, then the input */
+    float *back[2]; /* gradients of a stage's output and of its input, in turns */
     uint8_t *byte;  /* (kept, bytes) */
     void *room;     /* (scratch) */
 };
@@ -61,11 +62,6 @@ static void state_close(void *state)
     free(p->room);
     free(p->stage);
     free(p);
-}
-
-static uint32_t numbers(struct yk_shape s)
-{
-    return s.c * s.h * s.w; /* below 2^31: net_shape.c checks */
 }
 
 static bool learns(const struct stage *s)
@@ -119,16 +115,18 @@ static void make_stages(struct batch16_state *p)
     for (unsigned i = p->segment.from; i < p->segment.to; i++) {
         const struct yk_layer *l = &net->layer[i];
         struct stage *s = &p->stage[p->stages], *before = p->stages > 0 ? s - 1 : NULL;
-        if (l->kind == YK_LAYER_flatten ||
-            l->kind == YK_LAYER_softmax) /* nothing moves; softmax is part of the loss */
+        if (yk_layer_ops(l->kind)->computes_nothing)
             continue;
         if (l->kind == YK_LAYER_relu && before != NULL && !before->relu &&
             (learns(before) || before->kind == YK_LAYER_maxpool)) {
             before->relu = before->window.relu = true;
             continue;
         }
-        *s = (struct stage){
-            .kind = l->kind, .layer = i, .in_n = numbers(l->in), .out_n = numbers(l->out)};
+        /* below 2^31, as net_shape.c checks */
+        *s = (struct stage){.kind = l->kind,
+                            .layer = i,
+                            .in_n = (uint32_t)yk_shape_numbers(l->in),
+                            .out_n = (uint32_t)yk_shape_numbers(l->out)};
         if (windowed(l))
             s->window = window_of(l);
         if (l->kind == YK_LAYER_maxpool && before != NULL && before->kind == YK_LAYER_conv &&
@@ -143,7 +141,7 @@ static void make_stages(struct batch16_state *p)
             p->lowest++;
 }
 
-/* Where everything lies in a batch's memory. */
+/* Gives everything its place in a batch's memory. */
 static void place_stages(struct batch16_state *p)
 {
     for (unsigned i = 0; i < p->stages; i++) {
@@ -226,10 +224,10 @@ static yk_code state_open(void **out, const struct yk_net_model *m,
 
 /* --- a batch of 16 --- */
 
-/* Up to 16 images on their way. */
+/* Up to 16 images of a pass. */
 struct batch16 {
     struct yk_net_pass *pass;
-    uint32_t from, n; /* its images, of the pass */
+    uint32_t from, n; /* images from .. from + n - 1 of the pass */
     float *value;
     uint8_t *byte;
 };
@@ -303,8 +301,8 @@ static void stage_forward(const struct batch16_state *p, const struct stage *s,
     }
 }
 
-/* The gradient of stage s's output, `dout`, to its parameters and, unless `din` is NULL, to its
- * input. */
+/* From the gradient of stage s's output, `dout`, computes those of its parameters and, unless `din`
+ * is NULL, of its input. */
 static void stage_backward(const struct batch16_state *p, const struct stage *s,
                            const struct batch16 *b, const float *in, float *dout, float *din)
 {
@@ -343,7 +341,7 @@ static void stage_backward(const struct batch16_state *p, const struct stage *s,
     }
 }
 
-/* The loss: its gradient to `grad` in training, else probabilities for the caller. */
+/* Computes the loss, in training also its gradient `grad`, else probabilities for the caller. */
 static void compute_loss(const struct batch16_state *p, const struct batch16 *b, float *grad)
 {
     const struct yk_batch *batch = b->pass->batch;
@@ -371,7 +369,7 @@ static void compute_loss(const struct batch16_state *p, const struct batch16 *b,
     }
 }
 
-/* The rows of a batch at a border, empty lanes included: those have numbers, and no gradient. */
+/* The rows of a batch at a border. Empty lanes have rows too; their gradient is zero. */
 static void rows_of(const struct batch16_state *p, const struct batch16 *b, float *at,
                     size_t numbers_each, float *row[YK_BATCH16])
 {
@@ -379,8 +377,8 @@ static void rows_of(const struct batch16_state *p, const struct batch16 *b, floa
         row[i] = b->from + i < p->images ? at + (b->from + i) * numbers_each : NULL;
 }
 
-/* A border has room for the images of the segment; behind the batches of a pass nothing may be
- * left. */
+/* Clears the rows of a border behind the batches of a pass: nothing of an earlier pass may
+ * remain. */
 static void clear_rest(const struct batch16_state *p, const struct yk_net_pass *x, float *at,
                        size_t numbers_each)
 {
@@ -435,8 +433,8 @@ static void batch_forward(const struct batch16_state *p, const struct batch16 *b
     }
 }
 
-/* Back from the gradient in back[0]. With the `last` batch the gradients of a layer are complete,
- * and leave. */
+/* Goes back from the gradient in back[0]. With the `last` batch the gradients of each layer are
+ * complete, and the sink is told. */
 static void batch_backward(const struct batch16_state *p, const struct batch16 *b, bool last)
 {
     double then = b->pass->seconds != NULL ? yk_thread_seconds() : 0;
@@ -459,10 +457,10 @@ static void batch_backward(const struct batch16_state *p, const struct batch16 *
 
 /* --- a pass --- */
 
-/* Ask for the parameters and clear the gradients. False: the step is given up. */
+/* Asks for the parameters and clears the gradients. False: the step is given up. */
 static bool begin(const struct batch16_state *p, struct yk_net_pass *x)
 {
-    /* All parameters: gradients are written from here on. */
+    /* All parameters at once, because none may be asked for after the first gradient is written. */
     x->given_up = x->sink != NULL && !yk_sink_need(x->sink, 0, p->model->count);
     if (x->given_up)
         return false;

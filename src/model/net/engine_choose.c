@@ -1,12 +1,11 @@
 /* engine_choose.c - which engine computes which layers of a net.
  *
- * Our own kernels are faster where channels are few, oneDNN where they are many, so there may be a
- * layer where it pays to change over, at the price of a conversion in either direction. A
- * measurement decides. Every engine runs as much of the net as it takes, and each layer is timed on
- * the way; the times of the layers give the cut that would be best; that cut is run as well, and
- * the fastest of all runs is taken. The answer has a name, "onednn", "lanes" or "lanes:4" (the
- * first 4 layers, the others on the other engine), and a user who gives that name gets the same
- * bits.
+ * Our own kernels are faster where channels are few, oneDNN where they are many. So there may be a
+ * layer where it pays to change the engine, at the price of a conversion in either direction. A
+ * measurement decides: every engine runs as many layers of the net as it can, and each layer is
+ * timed. These times tell which cut should be best; that cut is run as well, and the fastest of all
+ * runs wins. The answer has a name, "onednn", "lanes" or "lanes:4" (the first 4 layers, the others
+ * on the other engine), and a user who gives that name gets the same bits.
  *
  * Time is CPU time of the first thread, as others may use the machine. A measurement takes a few
  * steps of a few milliseconds each: see TRIAL_SECONDS. Where there is nothing to choose nothing is
@@ -26,7 +25,7 @@ enum {
     TRIAL_IMAGES = 256 /* of a step, at most */
 };
 static const double TRIAL_SECONDS = 0.02; /* after which no further step of a measurement begins */
-/* A cut has to save so much of the time, or the choice would be a matter of luck. */
+/* A cut must take at most this share of the time without it, or luck would decide. */
 static const double WORTH = 0.97;
 
 #define COLLECT(name) &yk_engine_##name,
@@ -37,7 +36,7 @@ _Static_assert((int)ENGINE_COUNT == (int)YK_SEGMENTS,
 
 /* --- names --- */
 
-/* The engine on layers up to `cut`, the other one behind; all layers: no cut. */
+/* The engine on the first `cut` layers and the other one on the rest; no cut if these are all. */
 static void make(struct yk_segments *c, const struct yk_net *net, unsigned engine, unsigned cut)
 {
     *c = (struct yk_segments){.n = 1, .at = {{.engine = ENGINES[engine], .to = cut}}};
@@ -54,7 +53,7 @@ void yk_segments_init(struct yk_segments *c, const struct yk_net *net)
     make(c, net, ONEDNN, net->layers);
 }
 
-/* Both sides of a cut have something to compute. */
+/* True if both sides of a cut have something to compute. */
 static bool cuts(const struct yk_net *net, unsigned cut)
 {
     bool above = false, below = false;
@@ -99,7 +98,7 @@ static void ignore(struct yk_sink *s, size_t lo, size_t hi)
     (void)hi;
 }
 
-/* Made-up images, a place for their gradients, and the results. */
+/* Made-up images, memory for their gradients, and the results of measurements. */
 struct trial {
     const struct yk_net_model *model;
     const struct yk_params *params;
@@ -114,7 +113,7 @@ struct trial {
     double *once;                /* (layers) seconds of one pass */
     double best;                 /* seconds of the fastest so far */
     struct yk_segments segments; /* the fastest so far */
-    char *message;               /* (256) all of them in words */
+    char *message;               /* (256) all measurements in words */
     size_t used;                 /* characters of the message */
 };
 
@@ -132,7 +131,7 @@ static yk_code trial_init(struct trial *t, uint32_t n, struct yk_error *e)
 {
     const struct yk_net_model *m = t->model;
     const unsigned layers = m->net->layers;
-    size_t features = (size_t)m->net->input.c * m->net->input.h * m->net->input.w;
+    size_t features = yk_shape_numbers(m->net->input);
     t->set.pixels = malloc(features + YK_ROW_SLACK);
     t->set.labels = calloc(n, sizeof *t->set.labels);
     t->row = calloc(n, sizeof *t->row);
@@ -221,13 +220,13 @@ static bool worth_trying(const struct yk_engine *g, const struct yk_net *net, un
            g->takes(net, layer, NULL) == YK_OK;
 }
 
-/* A cut before an activation would tear it from the layer that computes it on the way. */
+/* A cut before an activation would separate it from the layer that also computes it. */
 static bool good_cut(const struct yk_net *net, unsigned cut)
 {
     return cuts(net, cut) && !yk_layer_ops(net->layer[cut].kind)->joins_previous;
 }
 
-/* The best cut by the layers' times. False: none is good enough to be tried. */
+/* Finds the best cut by the layers' times. False: none is worth a trial. */
 static bool promising(const struct trial *t, struct yk_segments *out)
 {
     const struct yk_net *net = t->model->net;
@@ -247,7 +246,8 @@ static bool promising(const struct trial *t, struct yk_segments *out)
     return found;
 }
 
-/* How far our own kernels come: layers 0 .. *to - 1 and *from .. . */
+/* Finds the layers that are worth a trial on our own kernels: those before *to, and from *from
+ * on. */
 static void reach(const struct yk_net *net, unsigned *to, unsigned *from)
 {
     double flops = 0;
@@ -264,7 +264,7 @@ static void reach(const struct yk_net *net, unsigned *to, unsigned *from)
         ++*from;
 }
 
-/* Run either engine as far as it comes, then the cut that promises most. */
+/* Measures both engines on as many layers as they can compute, then the most promising cut. */
 static yk_code search(struct trial *t, unsigned to, unsigned from, struct yk_error *e)
 {
     const struct yk_net *net = t->model->net;

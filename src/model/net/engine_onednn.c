@@ -1,6 +1,6 @@
 /* engine_onednn.c - the engine "onednn": a segment as a chain of kernel/onednn.h. It computes layer
- * after layer, all images of the pass at a time, and the gradients of every layer leave when they
- * are done. The chain's input and output are the borders. */
+ * after layer, all images of the pass at a time, and the sink is told of each layer's gradients
+ * when they are done. The chain's input and output are the borders. */
 #include "base/clock.h"
 #include "kernel/onednn.h"
 #include "model/net/net_model.h"
@@ -16,13 +16,13 @@ struct onednn_state {
     struct yk_dnn *dnn;
     uint32_t images;
     unsigned threads;
-    bool first;               /* of the net: reads images */
+    bool first;               /* the first segment of the net, which reads images */
     bool *correct;            /* (images) */
     float *input;             /* of the chain, (images, c, h, w) */
     float *output;            /* (images, c, h, w) */
     float *grad;              /* of the output; NULL without training */
     bool channels_last;       /* the input is (images, h, w, c) */
-    struct yk_net_pass *pass; /* under way */
+    struct yk_net_pass *pass; /* the current one */
     struct yk_dnn_pass dnn_pass;
 };
 

@@ -100,13 +100,13 @@ yk_code yk_slide_window(struct yk_layer *l, const char *file, struct yk_error *e
         uint64_t wide = (uint64_t)in[d] + l->pad[d] + l->pad[d + 2];
         if (l->pad[d] >= l->kernel[d] || l->pad[d + 2] >= l->kernel[d])
             return YK_LAYER_FAIL(
-                l, file, e, "%s pads by %u, which is not less than its window of %ux%u", name,
+                l, file, e, "%s has a pad of %u, which must be less than its window of %ux%u", name,
                 l->pad[d] > l->pad[d + 2] ? l->pad[d] : l->pad[d + 2], l->kernel[0], l->kernel[1]);
         if (l->kernel[d] > wide)
             return YK_LAYER_FAIL(l, file, e,
-                                 "%s needs an input of at least its window, %ux%u, and gets %s%s",
-                                 name, l->kernel[0], l->kernel[1], yk_shape_text(l->in, shape),
-                                 wide > in[d] ? " with too few zeros around it" : "");
+                                 "the window of %s, %ux%u, is larger than its input, %s%s", name,
+                                 l->kernel[0], l->kernel[1], yk_shape_text(l->in, shape),
+                                 wide > in[d] ? ", with the padding" : "");
         out[d] = (uint32_t)((wide - l->kernel[d]) / l->stride[d] + 1);
     }
     l->out.h = out[0];

@@ -36,13 +36,12 @@ struct yk_layer_start {
 struct yk_layer_ops {
     const char *name; /* its word in .net files */
 
-    /* Read what must follow the name, and set defaults. NULL: nothing follows. */
+    /* Reads what must follow the name, and sets defaults. NULL: nothing follows. */
     yk_code (*read)(struct yk_net_line *r, struct yk_layer *l);
     const struct yk_layer_option *options; /* the last one has no word; NULL: none but 'name' */
 
-    /* Work out `out`, `weights` and `flops` from `in`. NULL: the shape stays, with `flops_each`
-     * operations a number. YK_USAGE, with the place in `file`, if the
-     * layer does not fit. */
+    /* Works out `out`, `weights` and `flops` from `in`. YK_USAGE, with the place in `file`, if the
+     * layer does not fit. NULL: the shape stays, with `flops_each` operations for each number. */
     yk_code (*shape)(struct yk_layer *l, const char *file, struct yk_error *e);
     unsigned flops_each;
 
@@ -50,19 +49,19 @@ struct yk_layer_ops {
     unsigned (*views)(const struct yk_layer *l, struct yk_view *out);
     void (*start)(const struct yk_layer *l, const struct yk_layer_start *s); /* NULL: all zero */
 
-    /* Append it to an ONNX graph. NULL: one node of the operation `onnx_op`, and none if that is
-     * NULL, too. */
+    /* Appends it to an ONNX graph. NULL: one node of the operation `onnx_op`, and none if that is
+     * NULL too. */
     void (*onnx)(struct yk_onnx_builder *b, const struct yk_layer *l);
     const char *onnx_op;
-    /* Draw it for TensorBoard. NULL: one node of the operation `graph_op`, and none if that is
-     * NULL, too. */
+    /* Draws it for TensorBoard. NULL: one node of the operation `graph_op`, and none if that is
+     * NULL too. */
     void (*graph)(struct yk_drawing *d, const struct yk_layer *l);
     const char *graph_op;
 
     bool computes_nothing; /* the numbers pass as they are, or the loss does the work */
     bool joins_previous;   /* engines compute it together with the layer before it */
-    bool passes_relu;      /* weights before it start as if a relu behind it followed at once */
-    bool needs_whole_step; /* its numbers depend on all images of a step, which are not divided */
+    bool passes_relu;      /* a relu behind it counts for the starting weights before it */
+    bool needs_whole_step; /* depends on all images of a step, so threads cannot divide them */
 };
 
 #define YK_LAYER_DECLARE(name) extern const struct yk_layer_ops yk_layer_##name;
@@ -81,7 +80,7 @@ const char *yk_shape_text(struct yk_shape s, char out[40]);
 /* A tensor between layers has at most 2^31 - 1 numbers. */
 yk_code yk_shape_check(struct yk_shape s, const struct yk_layer *l, const char *file,
                        struct yk_error *e);
-/* The shape stays, with `each` operations a number. */
+/* The shape stays, with `each` operations for each number. */
 void yk_shape_same(struct yk_layer *l, uint64_t each);
 void yk_layer_view(const struct yk_layer *l, const char *which, uint32_t ndim,
                    const uint64_t *shape, struct yk_view *out);
@@ -102,7 +101,7 @@ unsigned yk_product_views(const struct yk_layer *l, uint32_t ndim, const uint64_
 /* Parameters and operations of out.c x `depth` weights that are applied at `places`. */
 yk_code yk_count_product(struct yk_layer *l, uint64_t depth, uint64_t places, const char *file,
                          struct yk_error *e);
-/* Draw the weights as `init` tells and set the biases; defined in net_start.c. */
+/* Draws the weights as `init` says and sets the biases; defined in net_start.c. */
 void yk_start_product(const struct yk_layer *l, const struct yk_layer_start *s, size_t fan_in,
                       size_t fan_out);
 

@@ -1,5 +1,6 @@
-/* layer_conv.c - convolution: conv CHANNELS HxW [stride N] [pad N] [groups N] [bias none | X] [init
- * ...]
+/* layer_conv.c - convolution:
+ *
+ *     conv CHANNELS HxW [stride N] [pad N] [groups N] [bias none | X] [init ...]
  *
  * NAME.weight is (out, in / groups, kh, kw) and NAME.bias is (out), as torch keeps them.
  * Operations: 2 a weight and 1 a bias at every place of the output. */
@@ -31,7 +32,7 @@ static yk_code shape(struct yk_layer *l, const char *file, struct yk_error *e)
     uint64_t depth;
     if (l->in.c % l->groups != 0 || l->out.c % l->groups != 0)
         return YK_LAYER_FAIL(
-            l, file, e, "conv with %u groups divides its channels evenly, but gets %s to make %u",
+            l, file, e, "conv cannot divide its channels into %u groups: it gets %s and makes %u",
             l->groups, yk_shape_text(l->in, text), l->out.c);
     yk_code rc = yk_slide_window(l, file, e);
     if (rc != YK_OK)

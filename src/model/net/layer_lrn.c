@@ -15,7 +15,8 @@ static yk_code read(struct yk_net_line *r, struct yk_layer *l)
     if (rc == YK_OK && l->size % 2 == 0) {
         r->at--;
         return YK_LINE_FAIL(
-            r, "the number of channels is %u: lrn needs an odd one, with as many on either side",
+            r,
+            "the number of channels is %u: lrn needs an odd one, so that its window has a middle",
             l->size);
     }
     return rc;

@@ -7,9 +7,10 @@ static yk_code shape(struct yk_layer *l, const char *file, struct yk_error *e)
 {
     char text[40];
     if (l->in.h != 1 || l->in.w != 1 || l->in.c < 2 || l->in.c > YK_NET_CLASSES) {
-        YK_LAYER_FAIL(l, file, e, "softmax needs one number a class, 2 to %d of them, and gets %s",
+        YK_LAYER_FAIL(l, file, e,
+                      "softmax needs one number for each of 2 to %d classes, but gets %s",
                       YK_NET_CLASSES, yk_shape_text(l->in, text));
-        yk_hint(e, "'dense N' before it gives a number to each of N classes");
+        yk_hint(e, "put 'dense N' before it, for N classes");
         return YK_USAGE;
     }
     yk_shape_same(l, 3);

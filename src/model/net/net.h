@@ -79,9 +79,8 @@ struct yk_net {
     uint32_t classes;
     struct yk_layer *layer;
     unsigned layers;
-    /* Option, value, option, value, ..., NULL: defaults of a run, from the `train` lines. "train
-     * biases lr 0.002" is the option "bias-lr". Readers of the net check that there are such
-     * options. */
+    /* Defaults of a run from the `train` lines: option, value, option, value, ..., NULL. "train
+     * biases lr 0.002" is the option "bias-lr". Users of the net check that such options exist. */
     char **setting;
     uint32_t *setting_line; /* (pairs) their lines */
     char *text;             /* the file, which runs keep with what they train; ends with NUL */
@@ -89,10 +88,10 @@ struct yk_net {
     uint64_t weights, flops; /* of all layers */
 };
 
-/* A file, or one of the nets in the binary ("lenet", "alexnet"). A word with a slash or ".net" in
- * it is a file. */
+/* Reads a file or one of the nets in the binary ("lenet", "alexnet"). A word with a slash or ".net"
+ * in it is a file. */
 yk_code yk_net_read(const char *what, struct yk_net *out, struct yk_error *e);
-/* `text` needs no end mark; `what` is its name in messages: "lenet.net:7:12: ...". */
+/* `text` need not end with NUL; `what` is its name in messages: "lenet.net:7:12: ...". */
 yk_code yk_net_parse(const char *what, const char *text, size_t n, struct yk_net *out,
                      struct yk_error *e);
 void yk_net_release(struct yk_net *n); /* a zeroed one is fine */

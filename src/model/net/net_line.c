@@ -18,7 +18,7 @@ const char *yk_next_word(const struct yk_net_line *r)
     return r->at < r->words ? r->word[r->at].text : NULL;
 }
 
-/* The text is kept with what was trained, as a string of JSON. */
+/* A trained model keeps the text as a string of JSON, which must be UTF-8. */
 static yk_code check_comment(const struct yk_net_line *r, const char *line, size_t n)
 {
     const char *comment = memchr(line, '#', n);
@@ -135,10 +135,9 @@ yk_code yk_take_name(struct yk_net_line *r, const char *of, char *out, size_t ca
     if (p == NULL)
         return YK_LINE_FAIL(r, "%s is missing", of);
     size_t n = 0;
-    for (;
-         p[n] != '\0' && (strchr(LETTERS, p[n]) != NULL || (n > 0 && strchr(OTHERS, p[n]) != NULL));
-         n++)
-        ;
+    while (p[n] != '\0' &&
+           (strchr(LETTERS, p[n]) != NULL || (n > 0 && strchr(OTHERS, p[n]) != NULL)))
+        n++;
     if (p[n] != '\0')
         return YK_LINE_FAIL(
             r, "%s is '%.40s': a letter, then letters, digits, - and _ are possible", of, p);

@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PLANS = 8 }; /* that a work keeps */
-/* Of a large batch so many images are scored at a time: their largest activations have
- * SCORE_BYTES. */
+enum { PLANS = 8 }; /* the plans that a work keeps */
+/* A large batch is scored in pieces: of at most SCORE_MOST images, whose activations in the widest
+ * layer take at most SCORE_BYTES. */
 static const size_t SCORE_BYTES = (size_t)48 << 20;
 static const uint32_t SCORE_MOST = 256;
 
@@ -138,12 +138,12 @@ static void work_close(struct yk_work *work)
     free(w);
 }
 
-/* Images that are scored at a time: as many as keep the caches busy and memory small. */
+/* The number of images that are scored at a time. */
 static uint32_t score_images(const struct yk_net *net)
 {
-    size_t most = (size_t)net->input.c * net->input.h * net->input.w;
+    size_t most = yk_shape_numbers(net->input);
     for (unsigned i = 0; i < net->layers; i++) {
-        size_t n = (size_t)net->layer[i].out.c * net->layer[i].out.h * net->layer[i].out.w;
+        size_t n = yk_shape_numbers(net->layer[i].out);
         most = n > most ? n : most;
     }
     size_t images = SCORE_BYTES / (most * sizeof(float));
@@ -161,16 +161,15 @@ static yk_code work_open(struct yk_work **out, const struct yk_model *model, uns
     w->threads = threads;
     w->score_images = score_images(m->net);
     yk_code rc = yk_kernels_pick(isa, &w->kernels, e);
-    if (rc != YK_OK) {
-        work_close((struct yk_work *)w);
-        return rc;
-    }
-    *out = (struct yk_work *)w;
-    return YK_OK;
+    if (rc != YK_OK)
+        free(w);
+    else
+        *out = (struct yk_work *)w;
+    return rc;
 }
 
-/* The plan for `images`. If there is none, a new one replaces the plan that was not used for the
- * longest time. */
+/* The plan for `images`. If there is none, a new one takes a free place or replaces the plan that
+ * has not been used for the longest time. */
 static yk_code plan_for(struct net_work *w, uint32_t images, bool train, struct yk_net_plan **out,
                         struct yk_error *e)
 {

@@ -22,10 +22,10 @@
 /* Where a layer's parameters lie in the flat buffer. */
 struct yk_net_place {
     size_t weight, bias, mean, var; /* those that its kind has */
-    unsigned ranges;                /* mostly one: gaps behind views are part of a range */
+    unsigned ranges;                /* mostly one, since its views are neighbours */
     struct {
         size_t lo, hi;
-    } range[4]; /* what is ready when its gradients are */
+    } range[4]; /* its parameters, and the gaps behind them */
 };
 
 struct yk_engine;
@@ -50,10 +50,10 @@ struct yk_net_model {
     struct yk_segments segments; /* of plans for steps and scores */
     struct yk_net_place *place;  /* (layers) */
     size_t count;                /* floats of a gradient buffer */
-    /* Has batch norm: a plan is for exactly as many images as it computes, on oneDNN's threads. */
+    /* has batch norm: a plan for steps is for an exact number of images, on oneDNN's threads */
     bool whole;
-    float scale[YK_NET_CHANNELS],
-        shift[YK_NET_CHANNELS]; /* x = pixel * scale + shift, by channel */
+    /* x = pixel * scale + shift, by channel */
+    float scale[YK_NET_CHANNELS], shift[YK_NET_CHANNELS];
 };
 
 /* A pass of some images through a segment, or through all of a plan. */
@@ -62,36 +62,34 @@ struct yk_net_pass {
     const struct yk_batch *batch;
     uint32_t first, n; /* examples first .. first + n - 1 of the batch; at most the plan's images */
     float *grad;       /* (count) flat; NULL: forward only, in inference mode */
-    /* Is told which gradients are complete. NULL: they are not yet, as other threads have some,
-     * too. */
+    /* is told which gradients are complete; NULL if other threads have parts of them */
     struct yk_sink *sink;
     float *prob;            /* (n, classes) unless NULL; forward only */
     double *seconds;        /* (layers) CPU time of the first thread is added; NULL: not wanted */
     double *per_image_loss; /* (n) out */
-    uint32_t correct;       /* out: images are added */
+    uint32_t correct;       /* out: the number of right answers is added */
     bool failed;            /* out: the numbers mean nothing */
     bool given_up;          /* out: the sink ended the step, and the numbers mean nothing */
 };
 
 /* Between two segments: activations and their gradients, (images, c, h, w). The memory belongs to
- * the engine that has it in this layout anyway. */
+ * the engine on either side that uses this layout anyway. */
 struct yk_net_border {
     float *value, *grad;
 };
 
-/* What computes segments. A state is for one segment and one thread, which calls all functions;
- * nothing in a pass allocates. */
+/* An engine computes segments. Its state is for one segment and one thread, which calls all
+ * functions; a pass allocates nothing. */
 struct yk_engine {
     const char *name;
-    /* Segments of more operations an image, forward, or with layers of more weights are not worth
-     * measuring. */
-    double flops_most, weights_most;
-    uint32_t unit; /* images that it computes at a time at least; threads get multiples of it */
+    double flops_most;   /* segments with more operations per image, forward, are not measured */
+    double weights_most; /* segments that have a layer with more weights are not measured */
+    uint32_t unit;       /* images that it computes together; threads get multiples of it */
     /* YK_USAGE if it cannot compute the layer. */
     yk_code (*takes)(const struct yk_net *net, unsigned layer, struct yk_error *e);
-    /* A state for passes of up to `images`, on `threads` threads if the engine has threads. The
-     * borders are NULL at the ends of the net: an engine that has memory there puts it in now, the
-     * others read in a pass where it is. */
+    /* A state for passes of up to `images`, on `threads` threads if the engine has threads. A
+     * border is NULL at an end of the net. An engine whose memory a border is fills it in now; the
+     * other engine reads it in a pass. */
     yk_code (*open)(void **state, const struct yk_net_model *m, const struct yk_segment *segment,
                     uint32_t images, bool train, unsigned threads, const struct yk_kernels *kernels,
                     struct yk_net_border *before, struct yk_net_border *behind, struct yk_error *e);
@@ -123,12 +121,12 @@ yk_code yk_net_plan_open(struct yk_net_plan **out, const struct yk_net_model *m,
                          const struct yk_segments *segments, uint32_t images, bool train,
                          unsigned threads, const struct yk_kernels *kernels, struct yk_error *e);
 void yk_net_plan_close(struct yk_net_plan *p); /* NULL is fine */
-/* The summed loss; NAN if an engine failed. Gradients go to the sink's buffer, losses of images to
- * the plan's: `x` needs neither. */
+/* The summed loss; NAN if an engine failed. The caller leaves x->grad and x->per_image_loss NULL:
+ * gradients go to the sink's buffer, losses of images to the plan's. */
 double yk_net_plan_pass(struct yk_net_plan *p, struct yk_net_pass *x);
 void yk_net_plan_facts(const struct yk_net_plan *p, char *text, size_t room);
 
-/* engine_choose.c: yk_model_ops.engine, and all layers on the first engine. */
+/* engine_choose.c: yk_model_ops.engine. yk_segments_init puts all layers on the first engine. */
 yk_code yk_engine_choose(struct yk_model *model, const struct yk_params *params, const char *name,
                          uint32_t batch, unsigned threads, const char *isa, const char **chosen,
                          char message[256], struct yk_error *e);

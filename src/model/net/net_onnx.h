@@ -10,7 +10,7 @@
 #include "model/net/net.h"
 #include "param/onnx.h"
 
-/* Features of a sparse model, at most: a row of input is dense, 4 MB then. */
+/* The most features of a sparse model: a row of the input is dense, and takes 4 MB then. */
 enum { YK_ONNX_FEATURES = 1 << 20 };
 
 yk_code yk_onnx_net(const char *path, const struct yk_net *n, const struct yk_params *p,
@@ -26,7 +26,7 @@ yk_code yk_onnx_logreg(const char *path, uint64_t features, const struct yk_para
 
 enum { YK_ONNX_NAME = 2 * YK_NAME };
 
-/* A graph under construction. Every node reads the tensor `now` and leaves its own there. */
+/* A graph under construction. A new node reads the tensor `now`, and its output becomes `now`. */
 struct yk_onnx_builder {
     struct yk_onnx graph;
     const struct yk_params *params;

@@ -3,10 +3,10 @@
  * Every thread has images of its own and takes them through all layers, forward, loss and back, on
  * engine states of its own. Threads meet when all are done, and their gradients are added in the
  * order of threads. So there is one meeting a step, not one a layer: on a busy machine a thread
- * that waits for others at every layer waits most of the time. Two kinds of nets are computed by
- * one thread of ours and oneDNN's threads instead, layer after layer: those with batch norm, whose
- * statistics are over all images, and those with so many weights that a thread alone would wait for
- * memory, and a gradient for every thread would not pay.
+ * that waits for others at every layer waits most of the time. Two kinds of nets have one thread of
+ * ours instead, and oneDNN's threads compute layer after layer: nets with batch norm, whose
+ * statistics are over all images, and nets with so many weights that every thread would wait for
+ * memory and adding its gradient would take too long.
  * THREADS: a plan belongs to one caller at a time. Which thread has which images depends on the
  * numbers of images and threads alone, and so do the bits. */
 #include "base/team.h"
