@@ -160,7 +160,12 @@ static yk_code info(struct call *call, struct yk_error *e)
     if (o->json)
         return yk_fail(e, YK_USAGE,
                        "'yoke data info' has --json for sparse rows only, and '%s' is none", path);
-    yk_code rc = yk_data_info(path, &text, e);
+    char folder[YK_PATH_MAX];
+    yk_code rc = YK_OK;
+    if (o->mirror != NULL && yk_fetch_knows(path)) /* yk_data_info would ask the public mirrors */
+        rc = yk_fetch(path, o->mirror, NULL, NULL, folder, e);
+    if (rc == YK_OK)
+        rc = yk_data_info(path, &text, e);
     if (rc == YK_OK)
         fputs(text.data, stdout);
     else if (e->hint[0] == '\0' && yk_exists(path) && !yk_is_dir(path))
