@@ -28,7 +28,8 @@ static void say_standing_by(const struct yk_hosts *hosts, bool quiet)
 {
     if (!quiet)
         fprintf(stderr,
-                "yoke: TF_CONFIG says this is %s; the job is started by its chief, or worker 0\n",
+                "yoke: TF_CONFIG says this is %s, so there is nothing to do here: the chief, or "
+                "worker 0, starts the job\n",
                 hosts->task);
 }
 

@@ -58,7 +58,7 @@ static yk_code verdict(const struct card *card, int ranks, struct yk_error *e)
             return (yk_code)card[r].code;
         }
         if (card[r].binary != card[0].binary) {
-            yk_fail(e, YK_USAGE, "rank %d on '%s' has another binary than rank 0 on '%s'", r,
+            yk_fail(e, YK_USAGE, "rank %d on '%s' has a different binary than rank 0 on '%s'", r,
                     card[r].host, card[0].host);
             yk_hint(e, "all ranks need the same yoke");
             return YK_USAGE;

@@ -286,7 +286,7 @@ static void take_signals(struct job *j)
         if (j->asked != 0 || !j->started || j->done) {
             j->at_once = true;
         } else {
-            yk_log_line(j->l->log, YK_INFO, "stopping; once more to stop at once");
+            yk_log_line(j->l->log, YK_INFO, "stopping; a second signal stops at once");
             kill(j->pid, SIGUSR1);
         }
         if (j->asked == 0)

@@ -167,7 +167,7 @@ yk_code yk_mpirun_command_build(struct yk_mpirun_command *c, const struct yk_lau
         if (strcmp(*p, ":") == 0)
             return yk_fail(
                 e, YK_USAGE,
-                "the argument ':' means something to mpirun and cannot be passed on to the ranks");
+                "the argument ':' is special to mpirun and cannot be passed on to the ranks");
     build_env(&c->env, l, folder, restarts);
     add(&c->argv, "mpirun");
     if (geteuid() == 0)

@@ -160,8 +160,8 @@ static yk_code same_everywhere(const struct yk_matmul_plan *p, int x, uint64_t *
         if (!c->input[x].seen)
             continue;
         if (first >= 0 && c->input[x].mark != p->card[first].input[x].mark) {
-            yk_fail(e, YK_DATA, "'%s' is another file on rank %d ('%s') than on rank %d ('%s')",
-                    path, r, c->host, first, p->card[first].host);
+            yk_fail(e, YK_DATA, "'%s' on rank %d ('%s') differs from that on rank %d ('%s')", path,
+                    r, c->host, first, p->card[first].host);
             yk_hint(e, "give every host the same file, or let only some of them have it");
             return YK_DATA;
         }
@@ -391,7 +391,7 @@ static uint64_t tile_memory(const struct yk_matmul_plan *p)
 static yk_code refuse_memory(uint64_t limit, uint64_t need, struct yk_error *e)
 {
     yk_fail(e, YK_USAGE, "%" PRIu64 " MB of memory for a rank is too little", limit >> 20);
-    yk_hint(e, "--memory %" PRIu64 " is the least that does", up(need, 1 << 20));
+    yk_hint(e, "--memory %" PRIu64 " is the least that suffices", up(need, 1 << 20));
     return YK_USAGE;
 }
 

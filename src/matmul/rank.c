@@ -34,11 +34,12 @@ yk_code yk_matmul_open(struct yk_matmul **out, const struct yk_matmul_ask *ask, 
     if (ask->output != NULL && ask->trace && !ask->full) {
         yk_fail(e, YK_USAGE, "a trace alone needs no product, so there is none to write into '%s'",
                 ask->output);
-        yk_hint(e, "--trace --full makes it");
+        yk_hint(e, "--trace --full makes a product");
         return YK_USAGE;
     }
     if (ask->full && !ask->trace)
-        return yk_fail(e, YK_USAGE, "--full says how to find the trace, and goes with --trace");
+        return yk_fail(e, YK_USAGE,
+                       "--full says how to compute the trace, so it goes with --trace");
     struct yk_matmul *m = calloc(1, sizeof *m);
     if (m == NULL)
         return yk_fail_memory(e, sizeof *m);

@@ -109,11 +109,11 @@ static yk_code verdict(const struct report *report, int size, int me, bool local
         return (yk_code)report[i].code;
     }
     for (int i = 1; i < size; i++) {
-        const char *what = report[i].binary != report[0].binary   ? "another binary"
-                           : report[i].config != report[0].config ? "other options"
-                           : report[i].test != report[0].test     ? "other test data"
+        const char *what = report[i].binary != report[0].binary   ? "a different binary"
+                           : report[i].config != report[0].config ? "different options"
+                           : report[i].test != report[0].test     ? "different test data"
                            : !local && report[i].portion.xxh3 != report[0].portion.xxh3
-                               ? "other data"
+                               ? "different data"
                                : NULL;
         if (what == NULL)
             continue;
@@ -174,8 +174,8 @@ static yk_code share(struct yk_session *s, const struct report *report, struct y
 /* A replacement comes too late to agree with the others; rank 0 has sent it its hashes. */
 static yk_code agree_later(const struct yk_session *s, struct yk_error *e)
 {
-    const char *what = s->job.binary != binary_hash()    ? "another binary"
-                       : s->job.config != config_hash(s) ? "other options"
+    const char *what = s->job.binary != binary_hash()    ? "a different binary"
+                       : s->job.config != config_hash(s) ? "different options"
                                                          : NULL;
     return what == NULL ? YK_OK : yk_fail(e, YK_USAGE, "a new rank has %s than rank 0", what);
 }

@@ -171,7 +171,7 @@ static yk_code size_batch(struct yk_session *s, struct yk_rule *r, struct yk_err
                        (long long)global);
     if (r->pooled && global % taken != 0)
         return yk_fail(e, YK_USAGE,
-                       "--global-batch %lld is no multiple of the %lld pushes that make a step",
+                       "--global-batch %lld is not a multiple of the %lld pushes that make a step",
                        (long long)global, (long long)taken);
     r->batch = (uint32_t)(r->pooled ? global / taken : global);
     yk_code rc = set_number(s, "global-batch", global, e);

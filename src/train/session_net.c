@@ -29,7 +29,7 @@ yk_code yk_session_net_find(struct yk_session *s, const char *word, struct yk_er
     if (rc == YK_OK && s->net.text_length > YK_NET_TEXT)
         rc = yk_fail(
             e, YK_USAGE,
-            "the net '%s' is too long to be kept with what is trained: %zu characters, at most %d",
+            "the net '%s' is too long to be kept in checkpoints: %zu characters, at most %d",
             s->net.name, s->net.text_length, YK_NET_TEXT);
     if (rc == YK_OK && !has_text)
         rc = yk_opts_set(&s->opts, "net", s->net.text, YK_COMMAND_LINE, e);

@@ -295,7 +295,7 @@ expect_error 2 "adam would move all 10001 weights, 40.1 kB, at every step" \
     yoke train logreg --data $data --optimizer adam
 expect_error 2 "adam would move all 33762579 weights, 135.1 MB, at every step" \
     yoke train logreg --data $data --optimizer adam --features 33762578
-expect_error 2 "has 10 features, --features 9 are too few" yoke train logreg --data four.libsvm \
+expect_error 2 "has 10 features, more than --features 9" yoke train logreg --data four.libsvm \
     --features 9 "${few[@]}"
 expect_error 2 "--batch 5 is more than the 4 examples" yoke train logreg --data four.libsvm \
     --batch 5
