@@ -363,7 +363,7 @@ static yk_code check_words(const struct call *call, struct yk_error *e)
     return YK_OK;
 }
 
-/* An option for another of the words would be parsed and ignored. */
+/* Refuses options of the other actions, which would be parsed and ignored. */
 static yk_code check_options(const struct yk_opts *o, const struct action *a, struct yk_error *e)
 {
     const struct data_options *v = o->values;

@@ -267,8 +267,8 @@ yk_code yk_npy_open(struct yk_npy *f, const char *path, struct yk_error *e)
     if (head == NULL)
         return yk_fail_memory(e, HEADER_MOST + 12);
     yk_code rc = YK_OK;
-    int fd = open(path, O_RDONLY | O_CLOEXEC |
-                            O_NONBLOCK); /* so that a pipe is refused below, not waited for */
+    /* O_NONBLOCK: a pipe is refused below, not waited for. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 || fstat(fd, &s) != 0)
         rc = yk_fail_errno(e, YK_DATA, "cannot open '%s'", path);
     else if (!S_ISREG(s.st_mode))

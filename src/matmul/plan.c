@@ -26,9 +26,8 @@
 enum {
     PANEL = 1024, /* columns of A, rows of B that are multiplied at a time */
     PANEL_LEAST = 64,
-    OVERHEAD =
-        /* bytes of the program, MPI's and oneDNN's buffers; the least --memory follows from it */
-    117000000,
+    /* bytes of the program, MPI's and oneDNN's buffers; the least --memory follows from it */
+    OVERHEAD = 117000000,
     /* bytes of two blocks of A and two of B */
     TRACE_BLOCKS = 4 * YK_TRACE_BLOCK * YK_TRACE_BLOCK * (int)sizeof(double),
     NOTE = (int)sizeof(struct yk_note),

@@ -21,8 +21,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SHARE                                                                                      \
-    0.6 /* part of the free memory that the ranks of a host take, unless --memory is given */
+/* Part of the free memory that the ranks of a host take, unless --memory is given. */
+#define SHARE 0.6
 #define LARGE_WORK 5e9   /* operations that are worth a longer measurement */
 #define PROBE_LARGE 0.15 /* seconds */
 #define PROBE_SMALL 0.02
