@@ -22,7 +22,7 @@
 
 struct call {
     struct yk_opts opts; /* options from the command line and the files */
-    const void *values;  /* ... and the verb's struct that they fill */
+    const void *values;  /* the verb's struct that the options fill */
     const char *word[4]; /* arguments that are no options: MODEL, RUN, ... */
     size_t words;
     char **rest; /* arguments after "--", NULL-terminated; NULL unless the verb takes a command */
@@ -47,7 +47,7 @@ struct verb {
     /* for completion: the first words that there are, separated by spaces; NULL if it is a path */
     const char *choices;
     bool takes_net;     /* the first word may also be a net of yoke's own, or a .net file */
-    size_t most;        /* words it takes */
+    size_t most;        /* largest number of words that it takes */
     bool takes_command; /* it runs the command that stands after "--" */
     /* The option table, which ends in a row without a name. A row that has only a name and a field
      * repeats the row of the same name of a verb further up the list. */
@@ -80,7 +80,7 @@ void option_limits(const struct yk_opt *t, char *out, size_t cap);
 
 /* --- main.c --- */
 
-/* Print the error the way all of yoke does. */
+/* Prints the error and its hint on standard error. */
 void print_error(const struct yk_error *e);
 
 #endif

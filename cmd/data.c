@@ -113,8 +113,7 @@ static yk_code open_rows(const struct data_options *o, const char *what, struct 
     bool made =
         format != NULL && (strcmp(format, "cache") == 0 || strcmp(format, "synthetic") == 0);
     if (made && how.hash_bits > 0)
-        return yk_fail(e, YK_USAGE, "--hash-bits means nothing to '%s': its keys are made already",
-                       what);
+        return yk_fail(e, YK_USAGE, "--hash-bits means nothing to '%s': its keys are final", what);
     yk_code rc = yk_rows_open(rows, what, &how, e);
     if (rc == YK_OK && (*rows)->bad > 0 && !o->quiet)
         fprintf(stderr, "yoke: left out %llu malformed rows of '%s'\n",
@@ -159,13 +158,19 @@ static yk_code info(struct call *call, struct yk_error *e)
         return info_rows(o, path, e);
     if (o->json)
         return yk_fail(e, YK_USAGE,
-                       "'yoke data info' has --json for sparse rows only, and '%s' is none", path);
-    yk_code rc = yk_data_info(path, &text, e);
+                       "'yoke data info' has --json for sparse rows only, and '%s' has none", path);
+    char folder[YK_PATH_MAX];
+    yk_code rc = YK_OK;
+    if (o->mirror != NULL && yk_fetch_knows(path)) /* yk_data_info would ask the public mirrors */
+        rc = yk_fetch(path, o->mirror, NULL, NULL, folder, e);
+    if (rc == YK_OK)
+        rc = yk_data_info(path, &text, e);
     if (rc == YK_OK)
         fputs(text.data, stdout);
     else if (e->hint[0] == '\0' && yk_exists(path) && !yk_is_dir(path))
-        yk_hint(e, "sparse rows are libsvm, tfrecord, criteo or vw: --format says which, if it is "
-                   "one of them");
+        yk_hint(e,
+                "if it holds sparse rows, name their format: --format libsvm, tfrecord, criteo or "
+                "vw");
     yk_buf_release(&text);
     return rc;
 }
@@ -207,11 +212,11 @@ static yk_code check_criteo(const struct yk_rows *rows, const char *what, struct
             if (yk_rows_intact(rows, e) != YK_OK)
                 return YK_DATA;
             yk_fail(e, YK_USAGE,
-                    "row %llu of '%s' does not fit Criteo's text: 13 logarithms of integers and 26 "
-                    "ones a row",
+                    "row %llu of '%s' does not fit Criteo's text, which has 13 logarithms of "
+                    "integers and 26 ones per row",
                     (unsigned long long)i + 1, what);
             yk_hint(e,
-                    "rows that 'yoke data synth criteo' made do; libsvm, tfrecord and vw take any");
+                    "rows of 'yoke data synth criteo' fit; libsvm, tfrecord and vw take any row");
             return YK_USAGE;
         }
     }
@@ -246,7 +251,7 @@ static void report(const struct data_options *o, const struct yk_rows *r, const 
             (unsigned long long)r->rows, (unsigned long long)r->entries,
             (unsigned long long)r->features, format);
     if (best >= 0)
-        fprintf(out, "best log loss %.4f: that of the true model%s\n", best,
+        fprintf(out, "best log loss %.4f, that of the true model%s\n", best,
                 r->rows > MOST_FOR_BEST ? " on the first million rows" : "");
 }
 
@@ -298,7 +303,7 @@ static yk_code synth(struct call *call, struct yk_error *e)
     if (call->words < 2 || strcmp(call->word[1], "criteo") != 0) {
         yk_fail(e, YK_USAGE,
                 call->words < 2 ? "which kind of rows?"
-                                : "'%.40s' rows are none that yoke can make up",
+                                : "yoke cannot make up rows of the kind '%.40s'",
                 call->words < 2 ? "" : call->word[1]);
         yk_hint(e, "for example: yoke data synth criteo --rows 100000 -o train.libsvm");
         return YK_USAGE;
@@ -358,7 +363,7 @@ static yk_code check_words(const struct call *call, struct yk_error *e)
     return YK_OK;
 }
 
-/* An option for another of the words would be parsed and ignored. */
+/* Refuses options of the other actions, which would be parsed and ignored. */
 static yk_code check_options(const struct yk_opts *o, const struct action *a, struct yk_error *e)
 {
     const struct data_options *v = o->values;

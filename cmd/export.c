@@ -15,7 +15,7 @@ static yk_code write_npz(const char *path, const struct yk_trained *t, struct yk
 static yk_code write_onnx(const char *path, const struct yk_trained *t, struct yk_error *e)
 {
     if (t->ops->onnx == NULL)
-        return yk_fail(e, YK_USAGE, "--to onnx: there is no graph for a '%s'", t->name);
+        return yk_fail(e, YK_USAGE, "--to onnx: a '%s' cannot be written as a graph", t->name);
     return t->ops->onnx(t->model, &t->params, path, e);
 }
 
@@ -53,7 +53,8 @@ static const struct yk_opt TABLE[] = {
     {"output", .field = AT(output)},
     {"to", 0, YK_OPT_CHOICE, AT(to), "npz", 0, 0, "npz|onnx|text" YK_ROW_FORMATS(OR_NAME) "|cache",
      "FORMAT", YK_OPT_TRANSIENT,
-     "what to write (export: npz, onnx or text; data: rows, if FILE's name does not say it)"},
+     "format to write (export: npz, onnx or text; data: a format of rows, by default that of "
+     "FILE's suffix)"},
     {"config", .field = AT(config)},
     {"quiet", .field = AT(quiet)},
     {0},

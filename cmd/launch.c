@@ -28,7 +28,8 @@ static void say_standing_by(const struct yk_hosts *hosts, bool quiet)
 {
     if (!quiet)
         fprintf(stderr,
-                "yoke: TF_CONFIG says this is %s; the job is started by its chief, or worker 0\n",
+                "yoke: TF_CONFIG says this is %s, so there is nothing to do here: the chief, or "
+                "worker 0, starts the job\n",
                 hosts->task);
 }
 
@@ -132,9 +133,7 @@ static yk_code run_training(struct call *call, const struct yk_options *o,
 /* Parameter servers of a launched job; 0 if its mode has none. */
 static size_t owners_of(const struct yk_options *o, const struct yk_hosts *hosts)
 {
-    enum yk_mode mode = hosts->workers.n > 1 ? YK_MODE_sync : YK_MODE_local;
-    if (o->mode != NULL)
-        yk_mode_find(o->mode, &mode);
+    enum yk_mode mode = yk_plan_mode(o);
     if (mode == YK_MODE_local || mode == YK_MODE_allreduce)
         return 0;
     size_t named = hosts->owners.n > 0 ? hosts->owners.n : 1;

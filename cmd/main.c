@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Writes one line, whatever the text holds: a file's name may contain line ends and escape
- * sequences. The line leaves in one write, so that lines of several ranks do not mix. */
+/* Writes one line. Control characters become '?', because a file's name may contain line ends and
+ * escape sequences. The line leaves in one write, so that lines of several ranks do not mix. */
 static void print_line(const char *paint, const char *label, const char *text, bool color)
 {
     char line[2048];
@@ -52,7 +52,8 @@ static bool asks_for(const char *word, const char *letter, int argc, char **argv
     return false;
 }
 
-/* The text of an option that many verbs have; NULL if it was not given, or the verb has it not. */
+/* The text of an option that many verbs have; NULL if it was not given, or the verb
+ * lacks it. */
 static const char *text_option(const struct yk_opts *o, const char *name)
 {
     char *const *field = yk_opts_field(o, name);

@@ -88,8 +88,8 @@ void help_man(FILE *out)
         escaped(out, verb_at(i)->args);
         fputc('\n', out);
     }
-    fputs(".Sh DESCRIPTION\n.Nm\ntrains models on one machine, reports what it did, and resumes "
-          "bit by bit what was interrupted.\n"
+    fputs(".Sh DESCRIPTION\n.Nm\ntrains models on one machine or several, reports what it did, and "
+          "resumes an interrupted run bit for bit.\n"
           "Results go to standard output, progress and messages to standard error.\n",
           out);
     for (unsigned i = 0; verb_at(i) != NULL; i++) {
@@ -113,8 +113,8 @@ void help_man(FILE *out)
           "nothing is coloured.\n.El\n"
           ".Sh FILES\n.Bl -tag -width Ds\n.It Pa ./yoke.ini\nOptions for this folder:\n.Ql batch = "
           "60 ,\n"
-          "sections such as\n.Ql [train]\nfor one verb.\nFlags win over it, it wins over the "
-          "user's.\n"
+          "sections such as\n.Ql [train]\nfor one verb.\nThe command line overrides it, and it "
+          "overrides the user's file.\n"
           ".It Pa ~/.config/yoke/yoke.ini\nOptions for this user.\n.It Pa runs/\nRun folders; "
           "runs/latest is the newest.\n.El\n"
           ".Sh EXIT STATUS\n.Bl -tag -width Ds -compact\n.It 0\ndone\n.It 1\nfailed: the disk is "

@@ -42,11 +42,11 @@ static const struct yk_opt TABLE[] = {
     {"n", 0, YK_OPT_INT, AT(n), NULL, 1, 4e6, NULL, "N", 0,
      "multiply two N x N matrices that are made from --seed"},
     {"trace", 0, YK_OPT_FLAG, AT(trace), NULL, 0, 0, NULL, "", 0,
-     "only the trace of the product; it is added up without making one"},
+     "only the trace of the product, computed without the product"},
     {"full", 0, YK_OPT_FLAG, AT(full), NULL, 0, 0, NULL, "", 0,
-     "with --trace: make the product, and take its trace"},
+     "with --trace: compute the product first"},
     {"memory", 0, YK_OPT_INT, AT(memory), NULL, 152, 1e7, NULL, "MB", 0,
-     "what a process may use (default: its share of 60 % of what its host has free)"},
+     "memory of a process (default: its share of 60 % of its host's free memory)"},
     {"config", .field = AT(config)},
     {"json", .field = AT(json)},
     {"quiet", .field = AT(ranks.quiet)},
@@ -71,7 +71,8 @@ static yk_code read_ask(const struct call *call, struct yk_matmul_ask *ask, stru
     if (o->output != NULL && strcmp(o->output, "-") == 0)
         return yk_fail(e, YK_USAGE, "'yoke matmul' writes a file, not standard output");
     if (made && call->words > 0)
-        return yk_fail(e, YK_USAGE, "--n makes both matrices, and '%s' is one", call->word[0]);
+        return yk_fail(e, YK_USAGE, "--n makes both matrices: leave out '%s', or --n",
+                       call->word[0]);
     if (!made && call->words != 2) {
         yk_fail(e, YK_USAGE,
                 call->words == 0 ? "no matrices to multiply"
@@ -234,9 +235,10 @@ const struct verb verb_matmul = {
                "process, on several here (--workers) or on several hosts (--hosts). They are\n"
                "read from .npy files (float32 or float64, C or Fortran order) or made from\n"
                "--seed; the product is written as float32 (-o), or only its trace is shown.\n"
-               "Says what it will move, need and take before it starts, and what it did\n"
-               "beside that; every product is checked with a random vector.\n"
-               "--trace alone makes no product: tr(A B) is the sum of A_ij B_ji.",
+               "Before it starts it predicts the data to be moved, the memory and the time;\n"
+               "at the end the real figures stand beside them. Every product is checked with\n"
+               "random vectors. --trace alone makes no product: tr(A B) is the sum of\n"
+               "A_ij B_ji.",
     .examples = "yoke matmul A.npy B.npy -o C.npy\n"
                 "yoke matmul --n 8192 --workers 4\n"
                 "yoke matmul A.npy B.npy --trace --hosts a,b,c\n"

@@ -110,12 +110,11 @@ static void print_table(const struct yk_net *n, struct yk_buf *out)
                   yk_count_text(n->weights, weights), rounded(n->flops, flops),
                   yk_size_text(memory_of_all(n), memory));
     yk_buf_format(out, "parameters  %s\n", yk_size_text(sizeof(float) * n->weights, memory));
-    yk_buf_text(
-        out,
-        "FLOPs       forward, one example; learning from it takes about three times as many\n");
+    yk_buf_text(out, "FLOPs       of a forward pass for one example; training takes about three "
+                     "times as many\n");
     if (batch > 0 && memory_of_all(n) <= UINT64_MAX / batch)
         yk_buf_format(
-            out, "memory      of what layers put out for one example; %s for a batch of %llu\n",
+            out, "memory      of the outputs of layers for one example; %s for a batch of %llu\n",
             yk_size_text(batch * memory_of_all(n), memory), (unsigned long long)batch);
     for (size_t i = 0; n->setting[i] != NULL; i += 2)
         yk_buf_format(out, "%s --%s %s%s", i == 0 ? "options    " : "", n->setting[i],
@@ -226,9 +225,9 @@ const struct verb verb_net = {
     .args = "show FILE|NAME",
     .summary = "show the layers, shapes and sizes of a net",
     .details = "Reads a .net file, or one of the nets that come with yoke, and prints for each\n"
-               "layer what comes out of it, its parameters, the floating-point operations of a\n"
-               "forward pass for one example, and the memory that training keeps of it. A file\n"
-               "has a layer a line:\n"
+               "layer the shape of its output, its parameters, the floating-point operations\n"
+               "of a forward pass for one example, and the memory of its output. A file has\n"
+               "one layer per line:\n"
                "\n"
                "  net digits\n"
                "  input 28x28x1\n"

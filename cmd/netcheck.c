@@ -127,9 +127,9 @@ const struct verb verb_netcheck = {
     .details = "Measures how fast ranks reach each other, the way training uses the network:\n"
                "round trip and bandwidth of every pair, both ways; all to one and back, which\n"
                "is a step with one parameter server; all to all and back, which is a step of\n"
-               "allreduce. Says what a training step costs at least, and which link is the\n"
-               "slowest. Takes a few seconds; of more than 16 ranks a sample of the pairs is\n"
-               "measured. Without hosts it tries --workers processes (3) on this machine.",
+               "allreduce. Reports the least cost of a training step, and the slowest link.\n"
+               "It takes a few seconds; with more than 16 ranks it measures a sample of the\n"
+               "pairs. Without hosts it runs --workers processes (default 3) on this machine.",
     .examples = "yoke netcheck --hosts a,b,c\n"
                 "yoke netcheck --hostfile hosts.txt --json\n"
                 "mpirun -H a,b,c yoke netcheck",

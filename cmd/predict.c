@@ -74,7 +74,7 @@ static const struct yk_opt TABLE[] = {
     {"index-name", .field = AT(index_name)},
     {"value-name", .field = AT(value_name)},
     {"output", 'o', YK_OPT_TEXT, AT(output), NULL, 0, 0, NULL, "FILE", YK_OPT_TRANSIENT,
-     "where to write (predict: standard output if left out)"},
+     "file to write (predict: default standard output)"},
     {"config", .field = AT(config)},
     {"quiet", .field = AT(quiet)},
     {0},

@@ -3,15 +3,14 @@
 #include "cmd/ranks.h"
 
 #include "base/buf.h"
-#include "base/file.h"
 #include "launch/mpirun.h"
 #include "launch/record.h"
+#include "train/agree.h"
 
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 static volatile sig_atomic_t caught;
 
@@ -38,17 +37,6 @@ struct card { /* exchanged before the ranks send each other structs */
     char hint[sizeof(((struct yk_error *)0)->hint)];
 };
 
-static uint64_t hash_program(void)
-{
-    char *program = NULL;
-    size_t n = 0;
-    uint64_t hash = 0;
-    if (yk_file_read("/proc/self/exe", (size_t)1 << 30, &program, &n, NULL) == YK_OK)
-        hash = XXH3_64bits(program, n);
-    free(program);
-    return hash;
-}
-
 static yk_code verdict(const struct card *card, int ranks, struct yk_error *e)
 {
     for (int r = 0; r < ranks; r++) {
@@ -58,7 +46,7 @@ static yk_code verdict(const struct card *card, int ranks, struct yk_error *e)
             return (yk_code)card[r].code;
         }
         if (card[r].binary != card[0].binary) {
-            yk_fail(e, YK_USAGE, "rank %d on '%s' has another binary than rank 0 on '%s'", r,
+            yk_fail(e, YK_USAGE, "rank %d on '%s' has a different binary than rank 0 on '%s'", r,
                     card[r].host, card[0].host);
             yk_hint(e, "all ranks need the same yoke");
             return YK_USAGE;
@@ -74,7 +62,7 @@ static yk_code agree(struct meeting *m, yk_code rc, struct yk_error *e)
     struct card mine = {.code = rc}, *all = calloc((size_t)ranks, sizeof *all);
     if (all == NULL)
         return yk_fail_memory(e, (size_t)ranks * sizeof *all);
-    mine.binary = m->here == 0 ? hash_program() : 0;
+    mine.binary = m->here == 0 ? yk_agree_binary() : 0;
     memcpy(mine.host, m->host, sizeof mine.host);
     if (rc != YK_OK) {
         memcpy(mine.text, e->text, sizeof mine.text);

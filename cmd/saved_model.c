@@ -66,10 +66,18 @@ yk_code open_examples(const struct call *call, const struct yk_trained *t, const
             rc = yk_dataset_sparse(set, e);
         return rc == YK_OK ? yk_trained_fits(t, set, e) : rc;
     }
+    if (yk_opts_typed(opts, "hash-bits") && o->hash_bits != (int64_t)how.hash_bits) {
+        yk_fail(e, YK_USAGE, "'%s' was not trained with --hash-bits %lld", t->path,
+                (long long)o->hash_bits);
+        yk_hint(e, "leave it out: rows are hashed as those that the model was trained on");
+        return YK_USAGE;
+    }
     how.skip_bad = (uint64_t)o->skip_bad;
     how.threads = (unsigned)o->threads;
-    if (yk_opts_typed(opts, "format"))
-        how.format = o->format;
+    how.format = yk_opts_typed(opts, "format") ? o->format : how.format;
+    how.label = yk_opts_typed(opts, "label-name") ? o->label_name : how.label;
+    how.index = yk_opts_typed(opts, "index-name") ? o->index_name : how.index;
+    how.value = yk_opts_typed(opts, "value-name") ? o->value_name : how.value;
     yk_code rc = yk_data_open_rows(*name, &how, same ? t->holdout : 0, &train, set, e);
     if (rc == YK_OK && set->rows > 0)
         set->borrowed = false; /* the held-out part now closes the rows */

@@ -39,7 +39,7 @@ struct testbed_options {
 static const struct yk_opt TABLE[] = {
     {"hosts", .field = AT(hosts)},
     {"bandwidth", 0, YK_OPT_TEXT, AT(bandwidth), NULL, 0, 0, NULL, "RATE", 0,
-     "of every host's link: 1.8gbit, 100mbit (default: as fast as it goes)"},
+     "bandwidth of every host's link: 1.8gbit, 100mbit (default: no limit)"},
     {"slow", 0, YK_OPT_TEXT, AT(slow), NULL, 0, 0, NULL, "HOST:X,...", 0,
      "give a host only this part of a core: n2:0.3"},
     {"slow-link", 0, YK_OPT_TEXT, AT(slow_link), NULL, 0, 0, NULL, "HOST:RATE,...", 0,

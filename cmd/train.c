@@ -27,7 +27,7 @@ static bool quiet;
 
 static void on_signal(int number)
 {
-    static const char MESSAGE[] = "yoke: stopping; once more quits without saving\n";
+    static const char MESSAGE[] = "yoke: stopping; a second signal quits without saving\n";
     if (caught != 0 && number != SIGUSR1)
         _exit(128 + number);
     caught = number;
@@ -212,7 +212,7 @@ static void list_models(FILE *out)
         list_defaults(out, (const char *const *)n.setting);
         yk_net_release(&n);
     }
-    fputs("  FILE.net: a net of your own, see 'yoke help net'; what its file leaves out is\n", out);
+    fputs("  FILE.net: a net of your own, see 'yoke help net'; by default\n", out);
     list_defaults(out, yk_model_net.defaults);
 }
 
@@ -222,16 +222,15 @@ const struct verb verb_train = {
     .summary = "train a model",
     .details = "Trains MODEL on DATA until a stop rule holds: --steps, --epochs,\n"
                "--target-loss, --target-accuracy or --max-seconds, whichever comes first.\n"
-               "Everything the run says about itself goes into a folder below runs/\n"
-               "(runs/latest is the newest): config.json, summary.json, metrics.jsonl,\n"
-               "log.txt, checkpoints/ and events/ for TensorBoard. Ctrl-C saves and stops;\n"
-               "--resume goes on where it stopped and ends with the very bits of a run that\n"
-               "was never interrupted.\n"
+               "All records of the run go into a folder below runs/ (runs/latest is the\n"
+               "newest): config.json, summary.json, metrics.jsonl, log.txt, checkpoints/ and\n"
+               "events/ for TensorBoard. Ctrl-C saves and stops; --resume continues where it\n"
+               "stopped, and ends with the same bits as a run that was never interrupted.\n"
                "\n"
-               "--workers trains with several: threads of this process, or processes where\n"
-               "--hosts (or mpirun, or srun) says. Modes: sync, a step is the mean over all\n"
-               "workers; async, every push counts at once; ssp, async with a bound on how far\n"
-               "a worker may be ahead; allreduce, sync without parameter servers.",
+               "--workers trains with several workers: threads of this process, or processes\n"
+               "on the hosts of --hosts, mpirun or srun. Modes: sync, a step is the mean over\n"
+               "all workers; async, every push is applied at once; ssp, async with a bound on\n"
+               "how far a worker may be ahead; allreduce, sync without parameter servers.",
     .list = list_models,
     .examples = "yoke train softmax --data mnist --target-loss 0.35\n"
                 "yoke train softmax --data fashion-mnist --optimizer adam --epochs 20\n"

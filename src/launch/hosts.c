@@ -107,7 +107,7 @@ static yk_code refuse_name(const char *s, size_t n, const char *what, struct yk_
         yk_fail(e, YK_USAGE, "%s holds an entry without a name", what);
     else
         yk_fail(e, YK_USAGE, "%s: '%s' is not the name of a host", what, shown);
-    yk_hint(e, "letters, digits, dots and hyphens make a name");
+    yk_hint(e, "a name consists of letters, digits, dots and hyphens");
     return YK_USAGE;
 }
 
@@ -164,7 +164,7 @@ static yk_code slots_add(struct yk_host_list *to, const struct entry *at, const 
 {
     size_t slots = at->has_number ? at->number : 1;
     if (slots == 0 || slots > YK_HOST_SLOTS_MAX)
-        return yk_fail(e, YK_USAGE, "%s: '%.*s' has %zu slots; 1 to %d make sense", what,
+        return yk_fail(e, YK_USAGE, "%s: '%.*s' has %zu slots; it may have 1 to %d", what,
                        (int)(at->len < SHOWN ? at->len : SHOWN), at->name, slots,
                        YK_HOST_SLOTS_MAX);
     return list_add(to, at->name, at->len, slots, what, e);
@@ -367,8 +367,9 @@ static yk_code read_file(struct yk_host_list *to, const char *path, struct yk_er
 static yk_code read_workers(struct yk_hosts *h, const struct yk_hosts_ask *ask, struct yk_error *e)
 {
     if (ask->hosts != NULL && ask->hostfile != NULL && ask->both_typed)
-        return yk_fail(e, YK_USAGE,
-                       "--hosts and --hostfile are two ways to say the same: give one of them");
+        return yk_fail(
+            e, YK_USAGE,
+            "--hosts and --hostfile exclude each other: both name the hosts of the workers");
     if (ask->hosts != NULL) {
         h->part = YK_HOSTS_LAUNCH;
         h->source = "--hosts";

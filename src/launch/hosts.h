@@ -1,12 +1,12 @@
 /* hosts.h - the machines that take part in a job, from options, a file or TF_CONFIG.
  *
- * --hosts a,b:2,a   a worker slot for each name; `b:2` is two of them; names may repeat --hostfile
- * FILE   'host slots=n', 'host:n' or 'host' a line, '#' comments TF_CONFIG
- * {"cluster":{"chief":["h:port"],"worker":[...],"ps":[...]},
- *                    "task":{"type":"worker","index":0}}
- *                   ports are ignored, and one task launches for all: the chief, or worker 0 if
- *                   there is no chief
- * --ps-hosts a,b    the hosts of the owners, in turn; otherwise the first worker's host
+ *     --hosts a,b:2,a   a worker slot for each name; `b:2` is two of them; names may repeat
+ *     --hostfile FILE   'host slots=n', 'host:n' or 'host' a line, '#' comments
+ *     TF_CONFIG         {"cluster":{"chief":["h:port"],"worker":[...],"ps":[...]},
+ *                        "task":{"type":"worker","index":0}}
+ *                       ports are ignored, and one task launches for all: the chief, or worker 0
+ *                       if there is no chief
+ *     --ps-hosts a,b    the hosts of the owners, in turn; otherwise the first worker's host
  *
  * The stronger source wins as a whole: --hosts, then --hostfile, then TF_CONFIG. Names end up on
  * mpirun's command line, in its comma lists and in commands for a remote shell, so they have

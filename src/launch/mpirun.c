@@ -286,7 +286,7 @@ static void take_signals(struct job *j)
         if (j->asked != 0 || !j->started || j->done) {
             j->at_once = true;
         } else {
-            yk_log_line(j->l->log, YK_INFO, "stopping; once more to stop at once");
+            yk_log_line(j->l->log, YK_INFO, "stopping; a second signal stops at once");
             kill(j->pid, SIGUSR1);
         }
         if (j->asked == 0)
@@ -432,10 +432,9 @@ static char **resume_words(const struct job *j)
 static yk_code told_lost(const struct job *j, struct yk_error *e)
 {
     yk_noise_show(&j->noise);
-    if (j->started || !yk_noise_blame(&j->noise, j->l, e))
-        yk_fail(e, YK_LOST, "the job is lost: %s", j->why);
-    else
+    if (!j->started && yk_noise_blame(&j->noise, j->l, e))
         return YK_LOST;
+    yk_fail(e, YK_LOST, "the job is lost: %s", j->why);
     if (j->resumable && j->folder[0] != '\0')
         yk_hint(e, "'yoke train --resume %s' goes on from step %lld", j->folder,
                 (long long)j->best);

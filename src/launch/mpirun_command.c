@@ -23,7 +23,7 @@ static const char *const settings[][2] = {
     {"mpi_yield_when_idle", "1"},
     {"odls_base_sigkill_timeout", "30"}, /* time for a checkpoint between mpirun's TERM and KILL */
     {"btl_tcp_sndbuf", "4194304"},       /* 95 % of the wire instead of 56 to 83 % */
-    {"btl_tcp_rcvbuf", "4194304"},       /**/
+    {"btl_tcp_rcvbuf", "4194304"},       /* likewise */
     {"plm_rsh_no_tree_spawn", "1"},      /* only this machine must be able to ssh to the others */
     {"orte_keep_fqdn_hostnames", "1"},   /* node1.east and node1.west are two machines */
 };
@@ -167,7 +167,7 @@ yk_code yk_mpirun_command_build(struct yk_mpirun_command *c, const struct yk_lau
         if (strcmp(*p, ":") == 0)
             return yk_fail(
                 e, YK_USAGE,
-                "the argument ':' means something to mpirun and cannot be passed on to the ranks");
+                "the argument ':' is special to mpirun and cannot be passed on to the ranks");
     build_env(&c->env, l, folder, restarts);
     add(&c->argv, "mpirun");
     if (geteuid() == 0)

@@ -19,10 +19,10 @@ struct yk_lines {
     bool skip;          /* it is longer than any line of ours: drop the rest of it */
 };
 
-/* Cut `n` bytes into lines, without their ends, and call `line` for each. */
+/* Cuts `n` bytes into lines, and calls `line` for each, without its end. */
 void yk_lines_feed(struct yk_lines *l, const char *bytes, size_t n,
                    void (*line)(void *arg, const char *text, size_t n), void *arg);
-/* no more will come */
+/* The stream has ended: calls `line` for a last line without an end. */
 void yk_lines_end(struct yk_lines *l, void (*line)(void *arg, const char *text, size_t n),
                   void *arg);
 
@@ -38,12 +38,12 @@ struct yk_noise {
     size_t n;                                 /* lines so far */
 };
 
-/* the line as kept; NULL if it tells nothing */
+/* Returns the line as it is kept; NULL if it is blank or a rule across the page. */
 const char *yk_noise_add(struct yk_noise *noise, const char *text, size_t n);
 void yk_noise_show(const struct yk_noise *noise); /* on standard error, "mpirun: " before each */
 
-/* If mpirun could not reach a host, say which and why in one sentence; false if the noise does not
- * tell. */
+/* If the noise shows that mpirun could not reach a host, fills `e` with the host and the cause and
+ * returns true. */
 bool yk_noise_blame(const struct yk_noise *noise, const struct yk_launch *l, struct yk_error *e);
 
 #endif

@@ -1,10 +1,10 @@
 /* mpirun_tidy.c - see mpirun_tidy.h.
  *
  * Processes are signalled through the open /proc/<pid> whose environment was read, never by number,
- * so a number that changes hands in between hits nobody. A folder appears under its final name only
- * when it is locked already; on the machine that is part of its name an unlocked one is therefore
- * dead at any age. Elsewhere orted makes it and a rank locks it a moment later, so there it must
- * also be old. */
+ * so no other process is hit if a number changes hands in between. A folder appears under its
+ * final name only when it is locked already; on the machine that is part of its name an unlocked
+ * one is therefore dead at any age. Elsewhere orted makes it and a rank locks it a moment later, so
+ * there it must also be old. */
 #include "launch/mpirun_tidy.h"
 
 #include "launch/record.h"
@@ -36,7 +36,7 @@ enum {
     ROUNDS = 250,     /* of killing */
     PAUSE = 20000000, /* ns between them */
     MB = 1 << 20,     /* for the room that Open MPI needs in the folder */
-    ROOM_HOST = 64,   /* MB for session files, */
+    ROOM_HOST = 64,   /* MB for session files */
     ROOM_RANK = 10,   /* MB for a rank's shared memory: twice its size (mpi_join.c) */
     TRIES = 1000,     /* names for a folder */
 };
@@ -219,7 +219,7 @@ static void kill_all(const char *folder)
 
 /* --- janitors --- */
 
-/* fork, and no signal reaches the child from its first moment on. */
+/* Forks a child that no signal reaches, from its first moment on. */
 static pid_t fork_deaf(void)
 {
     sigset_t all, before;
@@ -231,7 +231,7 @@ static pid_t fork_deaf(void)
     return child;
 }
 
-/* Leave the user's terminal, streams and folder; `a` and `b` stay the only open files. */
+/* Leaves the user's terminal, streams and folder; only `a` and `b` stay open. */
 static void withdraw(int a, int b)
 {
     setsid();

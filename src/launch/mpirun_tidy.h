@@ -37,7 +37,8 @@ struct yk_tidy {
     pid_t janitor; /* our child */
 };
 
-/* Sweep, make the folder, start the janitor. On failure there is nothing to close. */
+/* Removes dead folders, makes a new one and starts the janitor. On failure there is nothing to
+ * close. */
 yk_code yk_tidy_open(struct yk_tidy *t, size_t ranks, struct yk_error *e);
 /* Kills every process of the run on this machine, until none is left (at most 5 s). */
 void yk_tidy_kill(const struct yk_tidy *t);
@@ -45,7 +46,7 @@ void yk_tidy_kill(const struct yk_tidy *t);
 void yk_tidy_empty(const struct yk_tidy *t);
 /* alive[r] for r < n: does rank r run on this machine? */
 void yk_tidy_ranks(const struct yk_tidy *t, bool *alive, size_t n);
-/* Kill, remove the folder, end the janitor. */
+/* Kills the processes, removes the folder and ends the janitor. */
 void yk_tidy_close(struct yk_tidy *t);
 
 /* For a rank of a yoke parent, before MPI_Init: makes sure that the folder is removed on this

@@ -529,9 +529,9 @@ static struct verdict look_at(const struct yk_matmul *m, const struct lines *l, 
 
 static yk_code refuse(const struct verdict *v, struct yk_error *e)
 {
-    char why[80] = "has values that are not finite, and that cannot be";
+    char why[80] = "has values that are not finite, though its inputs are";
     if (!v->broken)
-        snprintf(why, sizeof why, "is off by %.3g times what rounding can do", v->off);
+        snprintf(why, sizeof why, "is off by %.3g times the bound for rounding", v->off);
     return yk_fail(e, YK_FAILED, "the product is wrong: %s %" PRIu64 " %s", v->what, v->worst, why);
 }
 

@@ -535,13 +535,13 @@ static void what_is_no_number_hides_little(void **state)
         float poison;
         const char *why; /* NULL: it is no error */
     } CASES[] = {{0, NAN, 9 * N + 7, 1e3f, "column 7 is off by"},
-                 {0, NAN, 9 * N + 7, NAN, "column 7 has values that are not finite, and"},
+                 {0, NAN, 9 * N + 7, NAN, "column 7 has values that are not finite, though"},
                  {0, NAN, 9 * N + 3, 1e3f, NULL},
                  {NAN, 0, 9 * N + 7, 1e3f, "row 9 is off by"},
                  {NAN, 0, 5 * N + 7, 1e3f, NULL},
                  {2, 3e38f, 5 * N + 3, INFINITY, NULL},
-                 {2, 3e38f, 5 * N + 8, INFINITY, "column 8 has values that are not finite, and"},
-                 {2, 3e38f, 9 * N + 3, NAN, "row 9 has values that are not finite, and"},
+                 {2, 3e38f, 5 * N + 8, INFINITY, "column 8 has values that are not finite, though"},
+                 {2, 3e38f, 9 * N + 3, NAN, "row 9 has values that are not finite, though"},
                  {2, 3e38f, 9 * N + 8, 1e3f, "column 8 is off by"}};
     static float left[M * K], right[K * N], c[M * N];
     char a[YK_PATH_MAX], b[YK_PATH_MAX];

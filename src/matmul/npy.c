@@ -169,7 +169,7 @@ static yk_code refuse_type(const struct header *h, const char *path, struct yk_e
     else
         yk_fail(e, YK_DATA, "'%s' holds elements of type '%s', not float32 or float64", path,
                 h->descr);
-    yk_hint(e, "numpy.save(file, a.astype('<f4')) writes what is wanted");
+    yk_hint(e, "numpy.save(file, a.astype('<f4')) writes a matrix that fits");
     return YK_DATA;
 }
 
@@ -187,7 +187,7 @@ static yk_code take_header(struct yk_npy *f, const struct header *h, uint64_t si
         return refuse_type(h, path, e);
     if (h->dims != 2) {
         yk_fail(e, YK_DATA, "'%s' has %u dimensions, and a matrix has 2", path, h->dims);
-        yk_hint(e, "numpy.save(file, a.reshape(rows, columns)) writes what is wanted");
+        yk_hint(e, "numpy.save(file, a.reshape(rows, columns)) writes a matrix that fits");
         return YK_DATA;
     }
     if (h->dim[0] == 0 || h->dim[1] == 0)
@@ -222,8 +222,9 @@ yk_code yk_npy_parse(struct yk_npy *f, const void *bytes, size_t n, uint64_t siz
         length |= (uint64_t)p[10] << 16 | (uint64_t)p[11] << 24;
     if (n < start || length > n - start)
         return length > HEADER_MOST
-                   ? yk_fail(e, YK_DATA, "'%s' has a header of %" PRIu64 " bytes, which cannot be",
-                             path, length)
+                   ? yk_fail(e, YK_DATA,
+                             "'%s' has a header of %" PRIu64 " bytes, which is too long", path,
+                             length)
                    : yk_fail(e, YK_DATA, "'%s' ends within its header", path);
     struct header h = {0};
     struct text t = {(const char *)p + start, (const char *)p + start + length};
@@ -266,13 +267,13 @@ yk_code yk_npy_open(struct yk_npy *f, const char *path, struct yk_error *e)
     if (head == NULL)
         return yk_fail_memory(e, HEADER_MOST + 12);
     yk_code rc = YK_OK;
-    int fd = open(path, O_RDONLY | O_CLOEXEC |
-                            O_NONBLOCK); /* so that a pipe is refused below, not waited for */
+    /* O_NONBLOCK: a pipe is refused below, not waited for. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 || fstat(fd, &s) != 0)
         rc = yk_fail_errno(e, YK_DATA, "cannot open '%s'", path);
     else if (!S_ISREG(s.st_mode))
-        rc = yk_fail(e, YK_DATA, "'%s' is not a regular file, and blocks are read from anywhere",
-                     path);
+        rc = yk_fail(e, YK_DATA,
+                     "'%s' is not a regular file: its blocks cannot be read in any order", path);
     if (rc == YK_OK) {
         uint64_t size = (uint64_t)s.st_size;
         size_t n = size < HEADER_MOST + 12 ? (size_t)size : HEADER_MOST + 12;

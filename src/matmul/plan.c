@@ -26,9 +26,8 @@
 enum {
     PANEL = 1024, /* columns of A, rows of B that are multiplied at a time */
     PANEL_LEAST = 64,
-    OVERHEAD =
-        /* bytes of the program, MPI's and oneDNN's buffers; the least --memory follows from it */
-    117000000,
+    /* bytes of the program, MPI's and oneDNN's buffers; the least --memory follows from it */
+    OVERHEAD = 117000000,
     /* bytes of two blocks of A and two of B */
     TRACE_BLOCKS = 4 * YK_TRACE_BLOCK * YK_TRACE_BLOCK * (int)sizeof(double),
     NOTE = (int)sizeof(struct yk_note),
@@ -160,8 +159,8 @@ static yk_code same_everywhere(const struct yk_matmul_plan *p, int x, uint64_t *
         if (!c->input[x].seen)
             continue;
         if (first >= 0 && c->input[x].mark != p->card[first].input[x].mark) {
-            yk_fail(e, YK_DATA, "'%s' is another file on rank %d ('%s') than on rank %d ('%s')",
-                    path, r, c->host, first, p->card[first].host);
+            yk_fail(e, YK_DATA, "'%s' on rank %d ('%s') differs from that on rank %d ('%s')", path,
+                    r, c->host, first, p->card[first].host);
             yk_hint(e, "give every host the same file, or let only some of them have it");
             return YK_DATA;
         }
@@ -391,7 +390,7 @@ static uint64_t tile_memory(const struct yk_matmul_plan *p)
 static yk_code refuse_memory(uint64_t limit, uint64_t need, struct yk_error *e)
 {
     yk_fail(e, YK_USAGE, "%" PRIu64 " MB of memory for a rank is too little", limit >> 20);
-    yk_hint(e, "--memory %" PRIu64 " is the least that does", up(need, 1 << 20));
+    yk_hint(e, "--memory %" PRIu64 " is the least that suffices", up(need, 1 << 20));
     return YK_USAGE;
 }
 

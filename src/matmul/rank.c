@@ -21,8 +21,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SHARE                                                                                      \
-    0.6 /* part of the free memory that the ranks of a host take, unless --memory is given */
+/* Part of the free memory that the ranks of a host take, unless --memory is given. */
+#define SHARE 0.6
 #define LARGE_WORK 5e9   /* operations that are worth a longer measurement */
 #define PROBE_LARGE 0.15 /* seconds */
 #define PROBE_SMALL 0.02
@@ -34,11 +34,12 @@ yk_code yk_matmul_open(struct yk_matmul **out, const struct yk_matmul_ask *ask, 
     if (ask->output != NULL && ask->trace && !ask->full) {
         yk_fail(e, YK_USAGE, "a trace alone needs no product, so there is none to write into '%s'",
                 ask->output);
-        yk_hint(e, "--trace --full makes it");
+        yk_hint(e, "--trace --full makes a product");
         return YK_USAGE;
     }
     if (ask->full && !ask->trace)
-        return yk_fail(e, YK_USAGE, "--full says how to find the trace, and goes with --trace");
+        return yk_fail(e, YK_USAGE,
+                       "--full says how to compute the trace, so it goes with --trace");
     struct yk_matmul *m = calloc(1, sizeof *m);
     if (m == NULL)
         return yk_fail_memory(e, sizeof *m);

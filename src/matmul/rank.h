@@ -129,8 +129,8 @@ struct yk_wire {
     pthread_mutex_t lock;
     bool may_start;                /* [lock] GO has come */
     bool has_vector;               /* [lock] VECTOR has come */
-    bool has_stop;                 /* [lock] STOP has come, */
-    struct yk_failure stop_in;     /* [lock] with this reason */
+    bool has_stop;                 /* [lock] STOP has come */
+    struct yk_failure stop_in;     /* [lock] the reason in STOP */
     int lost;                      /* [lock] the first rank that was lost; -1 */
     char why[160];                 /* [lock] why it was */
     struct yk_pull pull[YK_PULLS]; /* [lock] */
@@ -166,7 +166,7 @@ struct yk_matmul {
     struct yk_matrix input[YK_MATMUL_INPUTS];
     struct {
         struct yk_outfile file; /* at rank 0 */
-        bool exists;            /* ... it has been made */
+        bool exists;            /* `file` has been made */
         int fd;                 /* the same file, if this rank writes its own tiles; -1 */
     } output;
     struct {
@@ -186,7 +186,7 @@ struct yk_matmul {
     struct yk_block_server server;
 };
 
-/* load.c: start loading the steps one after the other, two ahead. */
+/* load.c: starts to load the steps one after the other, two ahead. */
 yk_code yk_load_begin(struct yk_matmul *m,
                       bool (*step)(void *arg, uint64_t i, struct yk_rect block[YK_MATMUL_INPUTS]),
                       void *arg, enum yk_float type, bool ask_others, struct yk_error *e);
@@ -203,16 +203,16 @@ void yk_matmul_memory_free(void *p, size_t bytes);
 /* wire.c */
 yk_code yk_wire_open(struct yk_matmul *m, struct yk_error *e);
 void yk_wire_close(struct yk_matmul *m);
-/* Start the server, if other ranks will ask. */
+/* Starts the server, if other ranks will ask. */
 yk_code yk_wire_start(struct yk_matmul *m, struct yk_error *e);
 /* YK_OK unless something ends the work: a failure elsewhere, a lost rank, the user. */
 yk_code yk_wire_state(struct yk_matmul *m, struct yk_error *e);
-/* Fetch a block that another rank has. */
+/* Fetches a block that another rank has. */
 yk_code yk_wire_pull(struct yk_matmul *m, int from, int x, const struct yk_rect *b,
                      enum yk_float type, void *out, struct yk_error *e);
-/* Measure how fast blocks come from that rank: bytes a second. */
+/* Measures how fast blocks come from that rank, in bytes per second. */
 yk_code yk_wire_probe(struct yk_matmul *m, int from, double *rate, struct yk_error *e);
-/* Send the rows of the tile to rank 0, which writes them. */
+/* Sends the rows of the tile to rank 0, which writes them. */
 yk_code yk_wire_tile(struct yk_matmul *m, const struct yk_rect *tile, struct yk_error *e);
 yk_code yk_wire_report(struct yk_matmul *m, enum yk_phase phase, const void *bytes, size_t n,
                        struct yk_error *e);

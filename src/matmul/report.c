@@ -91,7 +91,7 @@ void yk_matmul_text(const struct yk_matmul_plan *p, const struct yk_matmul_resul
     if (r->has_trace)
         yk_buf_format(out, "trace %.9g\n", r->trace);
     if (r->verified)
-        yk_buf_format(out, "verified in %s: off by %.2g of what rounding can do\n",
+        yk_buf_format(out, "verified in %s: off by %.2g of the bound for rounding\n",
                       seconds_text(r->check_seconds, a), r->residual);
     else if (r->checked)
         yk_buf_format(out, "not verified: %s\n", r->reason);

@@ -104,9 +104,8 @@ static void arrive_at_owner(void *arg, const struct yk_note *note, const void *d
     case PULL:
     case TILE:
         if (m->server.queue != NULL && m->server.queue_count < m->server.queue_size) {
-            m->server
-                .queue[(m->server.queue_first + m->server.queue_count++) % m->server.queue_size] =
-                *note;
+            size_t last = m->server.queue_first + m->server.queue_count++;
+            m->server.queue[last % m->server.queue_size] = *note;
             pthread_cond_signal(&m->server.asked);
         }
         break;
@@ -261,7 +260,7 @@ yk_code yk_wire_pull(struct yk_matmul *m, int from, int x, const struct yk_rect 
     uint64_t parts = (b->rows + at_once - 1) / at_once;
     uint16_t flags = (uint16_t)((unsigned)x | (type == YK_F64 ? WIDE_FLAG : 0));
     for (uint64_t i = 0; i < parts + YK_PULLS; i++) {
-        /* wait for the message before last in this slot, which is then free */
+        /* the slot is free again when its last message has come */
         if (i >= YK_PULLS && i - YK_PULLS < parts) {
             yk_code rc = await(m, &m->wire.pull[i % YK_PULLS].done, e);
             if (rc != YK_OK)
@@ -304,10 +303,7 @@ static void fail_here(struct yk_matmul *m, yk_code rc, const struct yk_error *e)
     struct yk_note note = {.kind = FAIL};
     struct yk_failure *out = &m->wire.fail_out;
     pthread_mutex_lock(&m->wire.lock);
-    bool again =
-        m->wire
-            /* the rank's thread and its server may both have something to say: the first counts */
-            .failing;
+    bool again = m->wire.failing; /* the rank's thread and its server may both fail */
     m->wire.failing = true;
     pthread_mutex_unlock(&m->wire.lock);
     if (again)
@@ -539,10 +535,8 @@ yk_code yk_wire_finish(struct yk_matmul *m, yk_code rc, bool *stopped, struct yk
             fail_here(m, rc, e != NULL ? e : &none);
         rc = await_stop(m, rc, stopped, e);
     }
-    if (m->server.running &&
-        rc !=
-            /* after a loss the process ends as it is: a send to the lost would be waited for */
-            YK_LOST) {
+    /* After a loss the process ends as it is: a send to the lost rank would be waited for. */
+    if (m->server.running && rc != YK_LOST) {
         pthread_mutex_lock(&m->wire.lock);
         m->server.stop = true;
         pthread_cond_signal(&m->server.asked);

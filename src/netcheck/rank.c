@@ -452,7 +452,8 @@ void yk_netcheck_attach(struct yk_netcheck *n, const struct yk_netcheck_ask *ask
 yk_code yk_netcheck_open(struct yk_netcheck **out, int rank, int ranks, struct yk_error *e)
 {
     if (ranks < 2) {
-        yk_fail(e, YK_USAGE, "a network needs two ranks at least, and this job has %d", ranks);
+        yk_fail(e, YK_USAGE, "a network check needs two ranks at least, and this job has %d",
+                ranks);
         yk_hint(e, "'yoke netcheck --workers 3' tries it on this machine, --hosts a,b,c on others");
         return YK_USAGE;
     }

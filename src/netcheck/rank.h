@@ -69,10 +69,10 @@ struct side { /* of one endpoint */
     struct order order;
     uint64_t orders, pongs, acked, backs; /* received so far */
     bool done;                            /* the receiver of the stream has enough */
-    double seconds, bytes;                /* ... as it measured */
+    double seconds, bytes;                /* of the stream, as the receiver measured */
     bool has_stop;                        /* STOP has come */
-    bool clean;                           /* ... because all is done */
-    int stop_lost;                        /* ... or because this rank is lost; -1: unknown */
+    bool clean;                           /* STOP came because all is done */
+    int stop_lost;                        /* the lost rank that STOP names; -1: none */
 };
 
 struct yk_netcheck {

@@ -12,8 +12,8 @@
 struct yk_cgroups {
     /* holds the folders n0, n1, ...; "" if no host is slow, and then there are no cgroups */
     char folder[YK_PATH_MAX];
-    int lock;      /* on `folder`, held while anybody needs it; -1 */
-    int alive;     /* the janitor waits until every copy of this is closed; -1 */
+    int lock;      /* `folder`, open and locked; -1: none */
+    int alive;     /* the janitor waits until every copy of this is closed; -1: none */
     pid_t janitor; /* 0: none */
 };
 
@@ -22,7 +22,7 @@ struct yk_cgroups {
 yk_code yk_cgroups_open(struct yk_cgroups *g, const struct yk_testbed_options *o,
                         struct yk_error *e);
 
-/* Remove them, once nothing runs in them any more, and wait for that, ten seconds at most. */
+/* Waits until nothing runs in the groups any more, ten seconds at most, and removes them. */
 void yk_cgroups_close(struct yk_cgroups *g);
 
 #endif

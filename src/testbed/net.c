@@ -110,7 +110,7 @@ static yk_code write_file(const char *path, const struct yk_buf *text, mode_t mo
     return rc;
 }
 
-/* Run the lines of `text` through `ip -batch` or `tc -batch`, in the network namespace of this
+/* Runs the lines of `text` through `ip -batch` or `tc -batch`, in the network namespace of this
  * process. */
 static yk_code batch(const char *program, const struct yk_buf *text, struct yk_error *e)
 {
@@ -130,7 +130,7 @@ static void add_bucket(struct yk_buf *text, const char *device, uint64_t rate)
                       device, (unsigned long long)rate, burst > 65536 ? burst : 65536);
 }
 
-/* Give the network namespace of this process a name for `ip netns`. */
+/* Gives the network namespace of this process a name for `ip netns`. */
 static yk_code name_network(const char *name, struct yk_error *e)
 {
     char path[64];
@@ -190,7 +190,7 @@ static yk_code make_switch(struct yk_error *e)
     return rc;
 }
 
-/* Plug the hosts' links into the bridge. */
+/* Plugs the hosts' links into the bridge. */
 static yk_code plug_in(const struct yk_testbed_options *o, struct yk_error *e)
 {
     struct yk_buf links = {0}, buckets = {0};
@@ -318,12 +318,11 @@ yk_code yk_testbed_enter(struct yk_error *e)
     if (fd < 0 && errno != ENOENT)
         return yk_fail_errno(e, YK_FAILED, "cannot join the cgroup of 'n0'");
     bool joined = fd < 0 || write(fd, "0", 1) == 1;
-    if (!joined)
-        yk_fail_errno(e, YK_FAILED, "cannot join the cgroup of 'n0'");
+    yk_code rc = joined ? YK_OK : yk_fail_errno(e, YK_FAILED, "cannot join the cgroup of 'n0'");
     if (fd >= 0)
         close(fd);
-    if (!joined)
-        return YK_FAILED;
+    if (rc != YK_OK)
+        return rc;
     for (size_t i = 0; i < sizeof ENVIRONMENT / sizeof ENVIRONMENT[0]; i++)
         if (setenv(ENVIRONMENT[i].name, ENVIRONMENT[i].value, !ENVIRONMENT[i].keep) != 0)
             return yk_fail_errno(e, YK_FAILED, "cannot set '%s'", ENVIRONMENT[i].name);

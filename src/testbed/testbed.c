@@ -118,7 +118,7 @@ static void pass_on(int number, pid_t command)
         kill(command, number);
 }
 
-/* Wait until a child has ended or yoke has something to say. */
+/* Waits until a child has ended or yoke hands a signal on. */
 static void attend(const struct box *b, int ended, pid_t command)
 {
     struct pollfd p[] = {{.fd = ended, .events = POLLIN}, {.fd = b->control[0], .events = POLLIN}};

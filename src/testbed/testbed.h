@@ -35,8 +35,8 @@ yk_code yk_testbed_read(struct yk_testbed_options *o, const char *hosts, const c
 /* "198.18.0.3" for host 2. Returns `out`. */
 const char *yk_testbed_address(unsigned host, char out[16]);
 
-/* Make the hosts, run `argv` on n0 with this process's standard streams and folder, and take
- * everything down again. `status` becomes the command's exit status, 128 + n if signal n ended it;
+/* Makes the hosts, runs `argv` on n0 with this process's standard streams and folder, and removes
+ * everything again. `status` becomes the command's exit status, 128 + n if signal n ended it;
  * as in a shell 127 if there is no such command and 126 if it cannot be run, and the result is
  * YK_USAGE then. While it runs, INT, QUIT, TERM and HUP are passed on to the command; ten seconds
  * after a TERM or HUP whatever is left is killed. Needs root. */

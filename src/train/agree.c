@@ -31,8 +31,7 @@ struct report {
     char hint[sizeof(((struct yk_error *)0)->hint)];
 };
 
-/* XXH3 of the program file; 0 if it cannot be read. */
-static uint64_t binary_hash(void)
+uint64_t yk_agree_binary(void)
 {
     char *bytes = NULL;
     size_t n = 0;
@@ -73,7 +72,7 @@ static uint64_t test_hash(const struct yk_session *s)
 static void fill(struct report *c, const struct yk_session *s, yk_code rc, const struct yk_error *e)
 {
     memset(c, 0, sizeof *c);
-    c->binary = binary_hash();
+    c->binary = yk_agree_binary();
     c->config = rc == YK_OK ? config_hash(s) : 0;
     c->test = test_hash(s);
     c->portion = (struct yk_portion){.rows = s->input.train.rows,
@@ -109,11 +108,11 @@ static yk_code verdict(const struct report *report, int size, int me, bool local
         return (yk_code)report[i].code;
     }
     for (int i = 1; i < size; i++) {
-        const char *what = report[i].binary != report[0].binary   ? "another binary"
-                           : report[i].config != report[0].config ? "other options"
-                           : report[i].test != report[0].test     ? "other test data"
+        const char *what = report[i].binary != report[0].binary   ? "a different binary"
+                           : report[i].config != report[0].config ? "different options"
+                           : report[i].test != report[0].test     ? "different test data"
                            : !local && report[i].portion.xxh3 != report[0].portion.xxh3
-                               ? "other data"
+                               ? "different data"
                                : NULL;
         if (what == NULL)
             continue;
@@ -174,9 +173,9 @@ static yk_code share(struct yk_session *s, const struct report *report, struct y
 /* A replacement comes too late to agree with the others; rank 0 has sent it its hashes. */
 static yk_code agree_later(const struct yk_session *s, struct yk_error *e)
 {
-    const char *what = s->job.binary != binary_hash()    ? "another binary"
-                       : s->job.config != config_hash(s) ? "other options"
-                                                         : NULL;
+    const char *what = s->job.binary != yk_agree_binary() ? "a different binary"
+                       : s->job.config != config_hash(s)  ? "different options"
+                                                          : NULL;
     return what == NULL ? YK_OK : yk_fail(e, YK_USAGE, "a new rank has %s than rank 0", what);
 }
 
@@ -221,7 +220,7 @@ char *yk_agree_config_text(const struct yk_session *s)
 {
     json_t *config = yk_opts_json(&s->opts);
     json_object_set_new(config, "model", json_string(s->model_name));
-    json_object_set_new(config, "binary_xxh3", json_integer((json_int_t)binary_hash()));
+    json_object_set_new(config, "binary_xxh3", json_integer((json_int_t)yk_agree_binary()));
     json_object_set_new(config, "config_xxh3", json_integer((json_int_t)config_hash(s)));
     char *text = json_dumps(config, JSON_COMPACT);
     json_decref(config);

@@ -5,8 +5,12 @@
 
 #include "base/error.h"
 
+#include <stdint.h>
+
 struct yk_session;
 
+/* XXH3 of the program file; 0 if it cannot be read. */
+uint64_t yk_agree_binary(void);
 /* All ranks got this far, with the same program, options and data. */
 yk_code yk_agree(struct yk_session *s, yk_code rc, struct yk_error *e);
 /* A resumed run: rank 0 has read its configuration and all ranks take it over. A rank that replaces

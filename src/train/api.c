@@ -77,9 +77,10 @@ yoke_run *yoke_open(const yoke_config *config, const char *model, yoke_error *er
     if (rc == YK_OK && config->restarts > 0) {
         run->session->incidents.restarts = config->restarts;
         if (run->session->job.mpi.rank == 0)
-            yk_incident(run->session, YK_INFO,
-                        "restart %u, from step %llu: the start before lost a process it needs",
-                        config->restarts, (unsigned long long)run->session->now.step);
+            yk_incident(
+                run->session, YK_INFO,
+                "restart %u, from step %llu: the previous start lost a process that it needed",
+                config->restarts, (unsigned long long)run->session->now.step);
     }
     if (rc != YK_OK) {
         free(run);
@@ -115,7 +116,7 @@ enum yoke_code yoke_train(yoke_run *run, yoke_error *error)
         json_decref(summary);
     }
     if (rc == YK_FAILED && e.hint[0] == '\0' && s->now.step > 0)
-        yk_hint(&e, "when that is cured: yoke train --resume %.200s", s->run.dir);
+        yk_hint(&e, "once that is cured, 'yoke train --resume %.200s' continues", s->run.dir);
     if (rc == YK_LOST && e.hint[0] == '\0') /* only rank 0 knows the folder for sure */
         yk_hint(&e, "'yoke train --resume %.200s' goes on from the last checkpoint",
                 s->run.dir[0] != '\0' ? s->run.dir

@@ -301,7 +301,7 @@ static yk_code replace_worker(struct yk_session *s)
     } else if (crew->has_clock) {
         yk_incident(s, YK_WARN,
                     rc == YK_LOST ? "worker %u cannot be replaced: %s"
-                                  : "worker %u cannot be replaced: %s; going on without",
+                                  : "worker %u cannot be replaced: %s; going on without it",
                     worker, e.text);
     }
     c->ops->unlock(c, me);
@@ -455,9 +455,10 @@ yk_code yk_crew_run(struct yk_session *s, struct yk_error *e)
         if (!c->has_clock)
             farewell(s, w);
         if (w->state == YK_WORKER_FENCED)
-            yk_log_line(s->log, YK_WARN,
-                        "worker %u was taken for lost and the others went on without it: it leaves",
-                        w->index);
+            yk_log_line(
+                s->log, YK_WARN,
+                "worker %u was considered lost and the others went on without it, so it leaves",
+                w->index);
         if (w->failed != YK_OK && w->orphaned)
             return yk_fail(e, w->failed, "%s", w->why); /* owner 0 reports all other errors */
     } else if (!c->has_clock) {

@@ -19,8 +19,8 @@ struct yk_job {
     bool clean;        /* no rank was lost: the ranks may close MPI together */
     char (*host)[64];  /* (mpi.size) host of each rank */
     int *pid;          /* (mpi.size) */
-    uint64_t binary;   /* of a replacement: hash of rank 0's program, */
-    uint64_t config;   /* and of its options; both must be its own */
+    uint64_t binary;   /* in a replacement: hash of rank 0's program, which must be its own */
+    uint64_t config;   /* in a replacement: hash of rank 0's options, likewise */
 };
 
 /* Is the run spread over several processes? */

@@ -151,7 +151,7 @@ static yk_code open_rows(struct yk_session *s, bool trains, bool tests, struct y
         yk_log_line(s->log, YK_WARN, "%llu rows of '%s' are malformed and left out",
                     (unsigned long long)rows->bad, in->path);
     if (s->o.features > 0 && (uint64_t)s->o.features < rows->features)
-        return yk_fail(e, YK_USAGE, "'%s' has %llu features, --features %lld are too few", in->path,
+        return yk_fail(e, YK_USAGE, "'%s' has %llu features, more than --features %lld", in->path,
                        (unsigned long long)rows->features, (long long)s->o.features);
     if (s->o.features > 0)
         in->train.features = in->train.shape[1] = (uint32_t)s->o.features;

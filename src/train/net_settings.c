@@ -19,7 +19,7 @@ static yk_code check(struct yk_opts *o, const char *what, uint32_t line, const c
     for (size_t i = 0; i < yk_option_count && t == NULL; i++)
         t = strcmp(yk_option_table[i].name, option) == 0 ? &yk_option_table[i] : NULL;
     if (t != NULL && ((t->flags & YK_OPT_TRANSIENT) || yk_choice_has(OTHERS, option)))
-        return yk_net_fail(e, what, line, 1, "'%.60s' is no option that a net may set", option);
+        return yk_net_fail(e, what, line, 1, "a net may not set the option '%.60s'", option);
     if (yk_opts_set(o, option, value, YK_FROM_MODEL, &why) == YK_OK &&
         yk_options_check(o, &why) == YK_OK)
         return YK_OK;

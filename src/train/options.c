@@ -36,19 +36,19 @@ const struct yk_opt yk_option_table[] = {
     {"shuffle-buffer", 0, YK_OPT_INT, AT(shuffle_buffer), NULL, 1, 4e9, NULL, "N", 0,
      "shuffle within windows of N rows of the file; 1: file order (default: all rows together)"},
     {"data-local", 0, YK_OPT_FLAG, AT(data_local), NULL, 0, 0, NULL, "", 0,
-     "each host trains on its own files: --data is what they are called there, %h in it the host's "
-     "name"},
+     "each host trains on its own files: --data is their name there, and %h in it stands for the "
+     "host's name"},
     {"augment", 0, YK_OPT_CHOICE, AT(augment), "both", 0, 0, "none|crop|flip|both", "WHAT", 0,
      "class folders: crop photos at a random place for training, flip half of them, both or none"},
     {"progressive", 0, YK_OPT_FLAG, AT(progressive), NULL, 0, 0, NULL, "", YK_OPT_ON_RESUME,
-     "say the loss on rows before they are learnt, at 1, 2, 4, 8, ... rows (logreg: unless there "
+     "log the loss on rows before they are learnt, at 1, 2, 4, 8, ... rows (logreg: unless there "
      "is test data)"},
-    {"batch", 'b', YK_OPT_INT, AT(batch), NULL, 1, FEW, NULL, "N", 0, "examples a step"},
+    {"batch", 'b', YK_OPT_INT, AT(batch), NULL, 1, FEW, NULL, "N", 0, "examples per step"},
     {"global-batch", 0, YK_OPT_INT, AT(global_batch), NULL, 1, FEW, NULL, "N", 0,
      "examples of one synchronous step over all workers, instead of --batch"},
     {"seed", 0, YK_OPT_INT, AT(seed), "1", 0, MANY, NULL, "N", 0,
-     "for the shuffle and for starting values (data synth: for the rows and the true model; "
-     "matmul: for --n)"},
+     "seed of the shuffle and of starting values (data synth: of the rows and the true model; "
+     "matmul: of the matrices of --n)"},
 
     {"mode", 'm', YK_OPT_CHOICE, AT(mode), NULL, 0, 0, MODE_NAMES, "MODE", YK_OPT_ON_RESUME,
      "local, sync, async, ssp or allreduce (default: local for one worker, else sync)"},
@@ -56,33 +56,32 @@ const struct yk_opt yk_option_table[] = {
      "workers: threads of this process, or processes with --hosts, mpirun or srun (matmul, "
      "netcheck: processes)"},
     {"ps", 0, YK_OPT_INT, AT(ps), NULL, 1, 256, NULL, "N", YK_OPT_ON_RESUME,
-     "parameter servers, each the owner of one contiguous part (default 1)"},
+     "parameter servers; each owns one contiguous range (default 1)"},
     {"backup", 0, YK_OPT_INT, AT(backup), NULL, 0, 1023, NULL, "N", YK_OPT_ON_RESUME,
      "sync: go on without the N slowest workers of a step"},
     {"staleness", 0, YK_OPT_INT, AT(staleness), NULL, 0, FEW, NULL, "S", YK_OPT_ON_RESUME,
      "ssp: batches that a worker may be ahead of the slowest (default 3)"},
     {"shards", 0, YK_OPT_INT, AT(shards), NULL, 1, 4096, NULL, "V", 0,
-     "parts of a global batch; the same V gives the same bits for any number of workers (default: "
+     "slices of a global batch; the same V gives the same bits for any number of workers (default: "
      "the workers)"},
     {"hosts", 'H', YK_OPT_TEXT, AT(hosts), NULL, 0, 0, NULL, "LIST", YK_OPT_ON_RESUME | YK_OPT_FAR,
      "a worker on each of these hosts: a,b,c or a:2,b (testbed: how many hosts to make); refused "
      "in ./yoke.ini"},
     {"hostfile", 0, YK_OPT_TEXT, AT(hostfile), NULL, 0, 0, NULL, "FILE",
-     YK_OPT_ON_RESUME | YK_OPT_FAR, "the same from a file, 'host slots=n' a line"},
+     YK_OPT_ON_RESUME | YK_OPT_FAR, "the hosts from a file, one 'host slots=n' per line"},
     {"ps-hosts", 0, YK_OPT_TEXT, AT(ps_hosts), NULL, 0, 0, NULL, "LIST",
      YK_OPT_ON_RESUME | YK_OPT_FAR,
      "hosts of the parameter servers (default: the first of --hosts)"},
     {"compress", 0, YK_OPT_TEXT, AT(compress), "none", 0, 0, NULL, "HOW", YK_OPT_ON_RESUME,
-     "between processes: none, bf16, fp16, int8, or topk:F, the share F of gradients that is "
-     "largest; what is lost is sent "
-     "later"},
+     "compression between processes: none, bf16, fp16, int8, or topk:F, which sends only the "
+     "fraction F of gradients that is largest; what is rounded off or left out is sent later"},
     {"heartbeat", 0, YK_OPT_REAL, AT(heartbeat), NULL, 0.2, 3600, NULL, "X", YK_OPT_ON_RESUME,
-     "seconds of silence after which a worker is lost (default: 2 on one host, else 5)"},
+     "seconds of silence after which a worker counts as lost (default: 2 on one host, else 5)"},
     {"on-worker-loss", 0, YK_OPT_CHOICE, AT(on_worker_loss), "continue", 0, 0,
      "continue|replace|restart|fail", "WHAT", YK_OPT_ON_RESUME,
      "continue without it, replace it, restart from the checkpoint, or fail"},
     {"restarts", 0, YK_OPT_INT, AT(restarts), "0", 0, 1000, NULL, "N", YK_OPT_ON_RESUME,
-     "after a loss that ends the job start again from the checkpoint, at most N times"},
+     "restart from the checkpoint after a loss that ends the job, at most N times"},
 
     {"optimizer", 0, YK_OPT_CHOICE, AT(optimizer), NULL, 0, 0, OPTIMIZER_NAMES, "NAME", 0,
      "how gradients change parameters"},
@@ -95,9 +94,9 @@ const struct yk_opt yk_option_table[] = {
     {"eps", 0, YK_OPT_REAL, AT(eps), "1e-8", 1e-30, 1, NULL, "X", 0,
      "keeps adagrad and adam from dividing by zero"},
     {"l1", 0, YK_OPT_REAL, AT(l1), "0", 0, 1e6, NULL, "X", 0,
-     "sgd, adagrad, ftrl: cost of a parameter's size; makes many of them zero"},
+     "sgd, adagrad, ftrl: penalty of X times a parameter's size; makes many of them zero"},
     {"l2", 0, YK_OPT_REAL, AT(l2), "0", 0, 1e6, NULL, "X", 0,
-     "half the cost of a parameter's square (weight decay)"},
+     "penalty of X/2 times a parameter's square (weight decay)"},
     {"ftrl-beta", 0, YK_OPT_REAL, AT(ftrl_beta), "1", 1e-6, 1e6, NULL, "X", 0,
      "beta of ftrl: the larger, the slower it begins"},
     {"schedule", 0, YK_OPT_TEXT, AT(schedule), "constant", 0, 0, NULL, "SHAPE", 0,
@@ -117,7 +116,7 @@ const struct yk_opt yk_option_table[] = {
     {"clip", 0, YK_OPT_REAL, AT(clip), NULL, 1e-12, 1e12, NULL, "X", 0,
      "limit each number of the mean gradient to between -X and X"},
     {"init", 0, YK_OPT_CHOICE, AT(init), "auto", 0, 0, "auto|he|glorot", "NAME", 0,
-     "nets: starting weights of layers whose line does not say it (auto: he before relu, else "
+     "nets: starting weights of layers whose line does not set them (auto: he before relu, else "
      "glorot)"},
 
     {"steps", 0, YK_OPT_INT, AT(steps), NULL, 1, MANY, NULL, "N", YK_OPT_ON_RESUME | YK_OPT_STOP,
@@ -129,7 +128,7 @@ const struct yk_opt yk_option_table[] = {
     {"target-accuracy", 0, YK_OPT_REAL, AT(target_accuracy), NULL, 1e-6, 1, NULL, "X",
      YK_OPT_ON_RESUME | YK_OPT_STOP, "stop when the test accuracy is X or more (a fraction)"},
     {"max-seconds", 0, YK_OPT_REAL, AT(max_seconds), NULL, 1e-3, 1e9, NULL, "X",
-     YK_OPT_ON_RESUME | YK_OPT_STOP, "stop after X seconds of training by this start"},
+     YK_OPT_ON_RESUME | YK_OPT_STOP, "stop after X seconds of training since this start"},
 
     {"eval-every", 0, YK_OPT_EVERY, AT(eval_every), "100", 0, 0, NULL, "N", YK_OPT_ON_RESUME,
      "evaluate every N steps, Nex examples or Ns seconds"},
@@ -140,7 +139,7 @@ const struct yk_opt yk_option_table[] = {
     {"run", 0, YK_OPT_TEXT, AT(run), NULL, 0, 0, NULL, "DIR", YK_OPT_TRANSIENT,
      "the run's folder (default: a new one below runs/, to which runs/latest then links)"},
     {"resume", 0, YK_OPT_TEXT, AT(resume), NULL, 0, 0, NULL, "RUN", YK_OPT_TRANSIENT,
-     "go on with RUN, in RUN, from its last checkpoint"},
+     "continue RUN from its last checkpoint, in its own folder"},
 
     {"threads", 't', YK_OPT_INT, AT(threads), NULL, 1, 256, NULL, "N", YK_OPT_ON_RESUME,
      "threads that compute, and at most as many that parse rows (default: one per core; "
@@ -148,17 +147,17 @@ const struct yk_opt yk_option_table[] = {
     {"isa", 0, YK_OPT_CHOICE, AT(isa), "auto", 0, 0, "auto" YK_ISAS(OR_NAME), "NAME",
      YK_OPT_ON_RESUME, "instruction set; the same one gives the same bits on other machines"},
     {"engine", 0, YK_OPT_TEXT, AT(engine), "auto", 0, 0, NULL, "NAME", YK_OPT_ON_RESUME,
-     "what computes a net: onednn, lanes, lanes:4 (only its first 4 layers), auto: what is fastest "
+     "what computes a net: onednn, lanes, lanes:4 (only its first 4 layers), or auto, the fastest "
      "here; bits depend on it"},
     {"label-smoothing", 0, YK_OPT_REAL, AT(label_smoothing), "0", 0, 0.9, NULL, "X", 0,
      "nets: take X of the label's weight and give it to all classes evenly"},
     {"net", 0, YK_OPT_TEXT, AT(net), NULL, 0, 0, NULL, "TEXT", 0,
-     "kept by a run: what its .net file said"},
+     "set by the run itself: the text of its .net file"},
 
     {"format", 0, YK_OPT_CHOICE, AT(format), NULL, 0, 0, &(YK_ROW_FORMATS(OR_NAME) "|cache")[1],
-     "FORMAT", 0, "of sparse rows (default: told from their beginning)"},
+     "FORMAT", 0, "format of sparse rows (default: detected from their beginning)"},
     {"hash-bits", 0, YK_OPT_INT, AT(hash_bits), NULL, 1, 31, NULL, "N", 0,
-     "hash the keys of rows to N bits (default: keys as they are; names, in criteo and vw, to 22)"},
+     "hash the keys of rows to N bits (default: keep numbers as they are, hash names to 22 bits)"},
     {"skip-bad", 0, YK_OPT_INT, AT(skip_bad), "0", 0, MANY, NULL, "N", 0,
      "leave out up to N malformed rows, and count them"},
     {"label-name", 0, YK_OPT_TEXT, AT(label_name), "label", 0, 0, NULL, "NAME", 0,
@@ -168,17 +167,17 @@ const struct yk_opt yk_option_table[] = {
     {"value-name", 0, YK_OPT_TEXT, AT(value_name), "value", 0, 0, NULL, "NAME", 0,
      "tfrecord: the feature that has the values; if a row has none, all are 1"},
     {"features", 0, YK_OPT_INT, AT(features), NULL, 1, YK_KEY_MAX + 1.0, NULL, "N", 0,
-     "logreg: weights to have (default: as many as the data needs); synth: keys to share out "
-     "(33762578)"},
+     "logreg: number of weights (default: as many as the data needs); data synth: number of keys "
+     "(default 33762578)"},
 
     {"config", 0, YK_OPT_TEXT, AT(config), NULL, 0, 0, NULL, "FILE",
      YK_OPT_TRANSIENT | YK_OPT_SHARED, "read options from FILE too, over ./yoke.ini"},
     {"json", 0, YK_OPT_FLAG, AT(json), NULL, 0, 0, NULL, "", YK_OPT_TRANSIENT | YK_OPT_SHARED,
      "print the result as one JSON object"},
     {"quiet", 'q', YK_OPT_FLAG, AT(quiet), NULL, 0, 0, NULL, "", YK_OPT_TRANSIENT | YK_OPT_SHARED,
-     "no progress, only warnings and the result"},
+     "print only warnings and the result"},
     {"verbose", 'v', YK_OPT_FLAG, AT(verbose), NULL, 0, 0, NULL, "",
-     YK_OPT_TRANSIENT | YK_OPT_SHARED, "say more"},
+     YK_OPT_TRANSIENT | YK_OPT_SHARED, "print more messages"},
     {"dry-run", 0, YK_OPT_FLAG, AT(dry_run), NULL, 0, 0, NULL, "", YK_OPT_TRANSIENT | YK_OPT_SHARED,
      "check everything, on --hosts too, show the plan, and stop there"},
     {0},

@@ -87,8 +87,8 @@ struct yk_options {
     bool dry_run;
 };
 
-extern const struct yk_opt yk_option_table[]; /* ends in a row without a name, */
-extern const size_t yk_option_count;          /* which does not count */
+extern const struct yk_opt yk_option_table[]; /* ends in a row without a name */
+extern const size_t yk_option_count;          /* rows before that one */
 
 /* Random changes of photos: YK_AUGMENT_... of data/images/prefetch.h. */
 unsigned yk_options_augment(const struct yk_options *o);

@@ -31,7 +31,7 @@ static void modes_text(unsigned modes, char *out, size_t cap)
                                   yk_mode_name((enum yk_mode)i));
 }
 
-static enum yk_mode mode_of(const struct yk_options *o)
+enum yk_mode yk_plan_mode(const struct yk_options *o)
 {
     enum yk_mode mode = o->workers > 1 ? YK_MODE_sync : YK_MODE_local;
     if (o->mode != NULL)
@@ -56,7 +56,7 @@ static yk_code check_modes(const struct yk_opts *opts, enum yk_mode mode, struct
 yk_code yk_plan_check(const struct yk_opts *opts, struct yk_error *e)
 {
     const struct yk_options *o = opts->values;
-    enum yk_mode mode = mode_of(o);
+    enum yk_mode mode = yk_plan_mode(o);
     bool counted = o->workers > 0;                         /* else the number of processes tells */
     int64_t backup = mode == YK_MODE_sync ? o->backup : 0; /* a resumed run may have had some */
     if (o->mode == NULL && !counted)
@@ -126,7 +126,7 @@ static yk_code count(struct yk_session *s, struct yk_error *e)
 {
     struct yk_options *o = &s->o;
     int size = s->job.mpi.size;
-    enum yk_mode mode = mode_of(o);
+    enum yk_mode mode = yk_plan_mode(o);
     if (!s->job.joined)
         return o->workers > 0 ? YK_OK : set_number(s, "workers", 1, e);
     if (o->mode == NULL && o->workers == 0 && size > 1)
@@ -171,7 +171,7 @@ static yk_code size_batch(struct yk_session *s, struct yk_rule *r, struct yk_err
                        (long long)global);
     if (r->pooled && global % taken != 0)
         return yk_fail(e, YK_USAGE,
-                       "--global-batch %lld is no multiple of the %lld pushes that make a step",
+                       "--global-batch %lld is not a multiple of the %lld pushes that make a step",
                        (long long)global, (long long)taken);
     r->batch = (uint32_t)(r->pooled ? global / taken : global);
     yk_code rc = set_number(s, "global-batch", global, e);
@@ -255,7 +255,7 @@ yk_code yk_plan(struct yk_session *s, struct yk_error *e)
         rc = yk_plan_check(&s->opts, e);
     if (rc != YK_OK)
         return rc;
-    enum yk_mode mode = mode_of(&s->o);
+    enum yk_mode mode = yk_plan_mode(&s->o);
     if (mode != YK_MODE_sync && s->o.backup > 0) /* of the run that is resumed */
         rc = set_number(s, "backup", 0, e);
     if (rc != YK_OK)

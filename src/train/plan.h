@@ -6,11 +6,14 @@
 #include "base/buf.h"
 #include "base/opt.h"
 #include "strategy/rule.h"
+#include "train/options.h"
 
 #include <jansson.h>
 
 struct yk_session;
 
+/* The mode that the options ask for. */
+enum yk_mode yk_plan_mode(const struct yk_options *o);
 /* Makes the rule, and writes the values that it fixes back into the options, for config.json. */
 yk_code yk_plan(struct yk_session *s, struct yk_error *e);
 /* Refuses combinations of options that no data and no number of processes could make right. */

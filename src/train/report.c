@@ -99,7 +99,7 @@ static void ending(const json_t *j, struct yk_buf *out)
         yk_buf_format(out, "stopped by a signal at step %s; 'yoke train --resume %s' goes on\n",
                       steps, text(j, "run"));
     else if (strcmp(why, "max_seconds") == 0)
-        yk_buf_format(out, "the time was up at step %s\n", steps);
+        yk_buf_format(out, "--max-seconds ended it at step %s\n", steps);
     else
         yk_buf_format(out, "done: %s steps, %.4g epochs\n", steps, number(j, "epochs"));
 }
@@ -107,10 +107,8 @@ static void ending(const json_t *j, struct yk_buf *out)
 /* Where the time went, in one line. */
 static void where(const json_t *j, struct yk_buf *out)
 {
-    static const char *const PHASES[] = {"compute", "push", "input", "pull"}, *const SHOWN[] = {
-                                                                                  "compute",
-                                                                                  "optimizer",
-                                                                                  "input", "pull"};
+    static const char *const PHASES[] = {"compute", "push", "input", "pull"};
+    static const char *const SHOWN[] = {"compute", "optimizer", "input", "pull"};
     const json_t *phases =
         json_object_get(json_array_get(json_object_get(j, "workers_detail"), 0), "phases");
     double wait = number(phases, "wait"), all = number(j, "seconds") + wait;

@@ -71,7 +71,7 @@ static void test_endings(void **state)
         {"epochs=1 batch=1003", "done: 1 steps, 1 epochs", 0},
         {"target-loss=1000 eval-every=2", "reached the target loss at step 2, after ", 0},
         {"target-accuracy=0.01 eval-every=2", "reached the target accuracy at step 2, after ", 0},
-        {"max-seconds=0.002", "the time was up at step ", 0},
+        {"max-seconds=0.002", "--max-seconds ended it at step ", 0},
         {"run=stopped steps=9",
          "stopped by a signal at step 0; 'yoke train --resume stopped' goes on", 1},
         {"data=data/train-images-idx3-ubyte steps=40 eval-every=10", "done: 40 steps",

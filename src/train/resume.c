@@ -126,7 +126,7 @@ yk_code yk_resume_open(struct yk_session *s, bool *found, struct yk_error *e)
     if (*found && s->resume.first_saved < 0)
         s->resume.first_saved = (long long)s->now.step;
     if (s->resume.old_summary != NULL && s->now.step >= yk_session_end(s, NULL)) {
-        yk_fail(e, YK_USAGE, "'%s' is at step %llu already, past what the stop rule asks",
+        yk_fail(e, YK_USAGE, "'%s' is at step %llu already, past the end that the stop rule sets",
                 s->run.dir, (unsigned long long)s->now.step);
         yk_hint(e, "a larger --epochs or --steps makes it go on");
         return YK_USAGE;

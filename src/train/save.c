@@ -374,10 +374,10 @@ static yk_code check_run(const struct yk_session *s, const struct yk_tensors *t,
         bool older = want == s->resume.run_id && (have == NULL || want[0] == '\0');
         if (!older && (have == NULL || strcmp(have, want) != 0))
             snprintf(why, sizeof why, "its %s is %.80s, config.json says %.80s", key,
-                     have != NULL ? have : "not told", want);
+                     have != NULL ? have : "not recorded", want);
     }
     if (why[0] != '\0') {
-        rc = yk_fail(e, YK_DATA, "'%s' is of another run: %s", path, why);
+        rc = yk_fail(e, YK_DATA, "'%s' belongs to another run: %s", path, why);
         yk_hint(e, "move it out of the folder, or undo what was changed in config.json");
     }
 out_net:
@@ -537,7 +537,7 @@ static yk_code accept(struct yk_session *s, const struct yk_tensors *t, const ch
                 "'%s' does not fit this run: a tensor is absent, of another shape, or has values "
                 "that are infinite or NaN",
                 path);
-        yk_hint(e, "without it the run goes on from the checkpoint before it");
+        yk_hint(e, "move it out of the folder, and the run goes on from the checkpoint before it");
         return YK_DATA;
     }
     s->now = m;

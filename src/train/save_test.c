@@ -192,10 +192,10 @@ static void test_other_checkpoint(void **state)
 {
     (void)state;
     static const char *const RUN[][2] = {
-        {"optimizer=adam", "is of another run: its optimizer is adam, config.json says sgd"},
-        {"seed=5", "is of another run: its seed is 5, config.json says 1"},
-        {"lr=0.5 batch=10", "is of another run: its run_id is "},
-        {"batch=100", "is of another run: its run_id is "},
+        {"optimizer=adam", "belongs to another run: its optimizer is adam, config.json says sgd"},
+        {"seed=5", "belongs to another run: its seed is 5, config.json says 1"},
+        {"lr=0.5 batch=10", "belongs to another run: its run_id is "},
+        {"batch=100", "belongs to another run: its run_id is "},
     };
     struct yk_session *s;
     struct yk_error e;
@@ -256,7 +256,7 @@ static void test_forged(void **state)
         {"format", "yoke-9", "has the format 'yoke-9'"},
         {"format", NULL, "was not written by yoke"},
         {"model", "lenet", "its model is lenet, config.json says softmax"},
-        {"model", NULL, "its model is not told, config.json says softmax"},
+        {"model", NULL, "its model is not recorded, config.json says softmax"},
         {"optimizer", "adam", "its optimizer is adam, config.json says momentum"},
         {"seed", "2", "its seed is 2, config.json says 1"},
         {"seed", "", "its seed is , config.json says 1"},

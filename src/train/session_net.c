@@ -29,7 +29,7 @@ yk_code yk_session_net_find(struct yk_session *s, const char *word, struct yk_er
     if (rc == YK_OK && s->net.text_length > YK_NET_TEXT)
         rc = yk_fail(
             e, YK_USAGE,
-            "the net '%s' is too long to be kept with what is trained: %zu characters, at most %d",
+            "the net '%s' is too long to be kept in checkpoints: %zu characters, at most %d",
             s->net.name, s->net.text_length, YK_NET_TEXT);
     if (rc == YK_OK && !has_text)
         rc = yk_opts_set(&s->opts, "net", s->net.text, YK_COMMAND_LINE, e);
@@ -80,6 +80,14 @@ static uint32_t largest_shard(const struct yk_session *s)
     return (all + v - 1) / v;
 }
 
+/* Makes the model compute with the engine `name`; "auto" measures. *chosen is its name. */
+static yk_code use_engine(struct yk_session *s, const char *name, const char **chosen,
+                          char said[256], struct yk_error *e)
+{
+    return s->ops->engine(s->model, &s->state.params, name, largest_shard(s), s->threads, s->o.isa,
+                          chosen, said, e);
+}
+
 /* The file that notes the engine measured for these layers, shards, threads and instructions. False
  * if there is no folder for it. */
 static bool note_path(const struct yk_session *s, char path[YK_PATH_MAX], struct yk_error *e)
@@ -108,15 +116,13 @@ static yk_code measure_engine(struct yk_session *s, const char **chosen, char sa
     struct yk_error why = {0};
     bool noted = note_path(s, path, &why);
     if (noted && yk_file_read(path, 32, &text, &n, &why) == YK_OK && strcmp(text, "auto") != 0 &&
-        s->ops->engine(s->model, &s->state.params, text, largest_shard(s), s->threads, s->o.isa,
-                       chosen, said, &why) == YK_OK) {
+        use_engine(s, text, chosen, said, &why) == YK_OK) {
         snprintf(said, 256, "%s was measured before, see '%.200s'", *chosen, path);
         free(text);
         return YK_OK;
     }
     free(text);
-    yk_code rc = s->ops->engine(s->model, &s->state.params, "auto", largest_shard(s), s->threads,
-                                s->o.isa, chosen, said, e);
+    yk_code rc = use_engine(s, "auto", chosen, said, e);
     if (rc == YK_OK && noted) {
         char *name = strrchr(path, '/');
         *name = '\0';
@@ -138,8 +144,7 @@ yk_code yk_session_engine(struct yk_session *s, struct yk_error *e)
     char said[256] = "";
     yk_code rc = YK_OK;
     if (!automatic)
-        rc = s->ops->engine(s->model, &s->state.params, s->o.engine, largest_shard(s), s->threads,
-                            s->o.isa, &chosen, said, e);
+        rc = use_engine(s, s->o.engine, &chosen, said, e);
     else if (s->job.mpi.rank == 0)
         rc = measure_engine(s, &chosen, said, e);
     if (automatic && yk_job_has_peers(&s->job)) {
@@ -157,8 +162,7 @@ yk_code yk_session_engine(struct yk_session *s, struct yk_error *e)
         free(all);
         chosen = mine.engine;
         if (rc == YK_OK && s->job.mpi.rank != 0)
-            rc = s->ops->engine(s->model, &s->state.params, chosen, largest_shard(s), s->threads,
-                                s->o.isa, &chosen, said, e);
+            rc = use_engine(s, chosen, &chosen, said, e);
     }
     if (rc == YK_OK && automatic)
         rc = yk_opts_set(&s->opts, "engine", chosen, YK_COMMAND_LINE, e);

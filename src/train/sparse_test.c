@@ -506,7 +506,7 @@ static void test_refuses(void **state)
         {"data=absent.libsvm batch=1", "cannot open 'absent.libsvm'", YK_DATA},
         {"data=train.libsvm batch=1 optimizer=adam", "--optimizer adam would move all 11 weights",
          YK_USAGE},
-        {"data=train.libsvm batch=1 features=9", "has 10 features, --features 9 are too few",
+        {"data=train.libsvm batch=1 features=9", "has 10 features, more than --features 9",
          YK_USAGE},
         {"data=train.libsvm batch=5", "--batch 5 is more than the 4 examples", YK_USAGE},
         {"data=train.libsvm batch=1 target-loss=0.1", "a target needs test data", YK_USAGE},

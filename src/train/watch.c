@@ -52,8 +52,8 @@ struct progressive {
 /* New workers in the place of lost ones. */
 struct replacements {
     unsigned count;
-    unsigned worker; /* the last one that was replaced, */
-    uint64_t steps;  /* and the steps it had done */
+    unsigned worker; /* the last one that was replaced */
+    uint64_t steps;  /* steps that it had done */
 };
 
 struct yk_watch {
@@ -64,8 +64,8 @@ struct yk_watch {
     uint64_t look_at;    /* step of the next look */
     uint64_t stride;     /* steps between looks that nothing forces */
     double looked;       /* time of the last look */
-    double mark_seconds; /* seconds at the last check, */
-    uint64_t mark_step;  /* and its step; before it, those of this start */
+    double mark_seconds; /* seconds at the last check, or at this start before one */
+    uint64_t mark_step;  /* step of the last check, or of this start before one */
     bool still;          /* every push has been applied by all owners, or by none */
     struct progressive progressive;
     struct yk_progress progress;

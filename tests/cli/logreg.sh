@@ -147,6 +147,10 @@ expect_exit 0 yoke eval libsvm --json
 loss=$(json test_loss)
 expect_exit 0 yoke eval named --json # it remembers them
 expect_same "$(json examples) $(json test_loss)" "20000 $loss"
+expect_exit 3 yoke eval libsvm --data named.tfrecord
+expect_exit 0 yoke eval libsvm --data named.tfrecord --label-name clicked --index-name ids \
+    --value-name vals --json
+expect_same "$(json examples) $(json test_loss)" "20000 $loss"
 
 case_ "labels -1 and +1 are 0 and 1"
 sed -e 's/^0/-1/' -e 's/^1/+1/' train.libsvm >signs.libsvm
@@ -156,8 +160,10 @@ expect_same "$(params_of signs)" "$(params_of libsvm)"
 case_ "hashed keys: fewer weights"
 expect_exit 0 yoke train logreg --data train.libsvm --hash-bits 8 --quiet --run hashed
 expect_same "$(of parameters hashed)" 257
-expect_exit 0 yoke eval hashed --test-data known.libsvm --json
+expect_exit 0 yoke eval hashed --test-data known.libsvm --hash-bits 8 --json
 expect_same "$(json examples)" 2000
+expect_error 2 "was not trained with --hash-bits 9" \
+    yoke eval hashed --test-data known.libsvm --hash-bits 9
 
 # --- uses of a model ---
 
@@ -289,7 +295,7 @@ expect_error 2 "adam would move all 10001 weights, 40.1 kB, at every step" \
     yoke train logreg --data $data --optimizer adam
 expect_error 2 "adam would move all 33762579 weights, 135.1 MB, at every step" \
     yoke train logreg --data $data --optimizer adam --features 33762578
-expect_error 2 "has 10 features, --features 9 are too few" yoke train logreg --data four.libsvm \
+expect_error 2 "has 10 features, more than --features 9" yoke train logreg --data four.libsvm \
     --features 9 "${few[@]}"
 expect_error 2 "--batch 5 is more than the 4 examples" yoke train logreg --data four.libsvm \
     --batch 5

@@ -90,7 +90,7 @@ expect_exit 2 yoke net show bad.net
 expect_err '^yoke: bad.net:5:1: --lr'
 net bad.net 'net bad' 'input 8x8x3' 'dense 2' 'softmax' 'train run elsewhere'
 expect_exit 2 yoke net show bad.net
-expect_err "^yoke: bad.net:5:1: 'run' is no option that a net may set$"
+expect_err "^yoke: bad.net:5:1: a net may not set the option 'run'$"
 
 case_ "a net that says nothing about training is trained all the same"
 net bare.net 'net bare' 'input 6x5x3' 'dense 2' 'softmax'
@@ -125,7 +125,7 @@ expect test "$(json global_steps) $(json examples)" = "5 200"
 expect awk "BEGIN { d = $(json test_loss) - $loss; exit !(d < 1e-5 && d > -1e-5) }"
 { cat bare.net && seq -f "$remark" 600 && seq -f "$remark" 600; } >long.net
 expect_exit 2 yoke train long.net --quiet
-expect_err "^yoke: the net 'bare' is too long to be kept with what is trained: "
+expect_err "^yoke: the net 'bare' is too long to be kept in checkpoints: "
 expect_err ": [0-9]+ characters, at most 64000$"
 
 case_ "files that are no nets get one sentence"
@@ -191,6 +191,6 @@ expect_err '^yoke: --bias-lr means nothing to plain, which has no biases'
 case_ "who computes is not for a net to say, and a net's text not for the command line"
 { cat digits.net; echo 'train hosts a,b'; } >hosts.net
 expect_exit 2 yoke train hosts.net
-expect_err "^yoke: hosts.net:[0-9]+:1: 'hosts' is no option that a net may set"
+expect_err "^yoke: hosts.net:[0-9]+:1: a net may not set the option 'hosts'"
 expect_exit 2 yoke train softmax --net "$(cat digits.net)"
 expect_err '^yoke: --net is where a run keeps the text of its net'

@@ -374,7 +374,8 @@ for args in "--seed 5" "--optimizer momentum" "--lr 0.5 --batch 10" ""; do
     --opt*) why='its optimizer is momentum, config.json says sgd' ;;
     *) why='its run_id is [0-9a-f]{16}, config.json says [0-9a-f]{16}' ;;
     esac
-    expect_error 3 "'mixed/checkpoints/step-000000000400.safetensors' is of another run: $why$" \
+    expect_error 3 \
+        "'mixed/checkpoints/step-000000000400.safetensors' belongs to another run: $why$" \
         yoke train --resume mixed --steps 500
     expect_same "$(sums_of mixed)" "$before"
 done
@@ -391,7 +392,7 @@ expect_same "$(params_of mine)" "$(params_of unmixed)"
 
 case_ "a seed that was changed in config.json is refused"
 sed -i 's/"seed": 1,/"seed": 2,/' copy/config.json
-expect_error 3 "is of another run: its seed is 1, config.json says 2" \
+expect_error 3 "belongs to another run: its seed is 1, config.json says 2" \
     yoke train --resume copy --steps 700
 
 case_ "data that changed since is refused, and the run is as it was"
@@ -410,7 +411,7 @@ case_ "a stop rule that lies behind the run is refused, and the run is as it was
 tiny small train 400 4 4 3
 expect_exit 0 yoke train softmax --data small --batch 7 --epochs 3 --run behind --quiet
 before=$(cd behind && find . -type f ! -name log.txt -exec sha256sum {} + | sort)
-expect_error 2 "already, past what the stop rule asks" yoke train --resume behind --epochs 2
+expect_error 2 "already, past the end that the stop rule sets" yoke train --resume behind --epochs 2
 expect_same "$(cd behind && find . -type f ! -name log.txt -exec sha256sum {} + | sort)" "$before"
 
 case_ "--config FILE may say on resume what the command line may, and nothing else"

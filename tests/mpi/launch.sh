@@ -62,7 +62,7 @@ refused 2 "3 workers and 0 parameter servers make 3 processes, but 2 were starte
     "${ranks[@]}" -n 2 yoke train softmax --workers 3 --mode allreduce
 
 case_ "ranks with other options"
-refused 2 "rank 1 on '.*' has other options than rank 0" "${ranks[@]}" -n 1 yoke train softmax \
+refused 2 "rank 1 on '.*' has different options than rank 0" "${ranks[@]}" -n 1 yoke train softmax \
     --lr 0.01 : -n 1 yoke train softmax --lr 0.02
 
 case_ "ranks with another model"
@@ -71,23 +71,23 @@ refused 2 "unknown model 'softmin'" "${ranks[@]}" -n 1 yoke train softmax : -n 1
 case_ "ranks with another binary"
 cp "$BUILD/yoke" other
 echo >>other
-refused 2 "rank 1 on '.*' has another binary than rank 0" "${ranks[@]}" -n 1 yoke train softmax : \
-    -n 1 ./other train softmax
+refused 2 "rank 1 on '.*' has a different binary than rank 0" "${ranks[@]}" \
+    -n 1 yoke train softmax : -n 1 ./other train softmax
 
 case_ "ranks with other training data"
 images=fake:28x28x1:10:1000
-refused 2 "rank 1 on '.*' has other data than rank 0 on '" "${ranks[@]}" -n 1 yoke train softmax \
-    --data "$images:1" : -n 1 yoke train softmax --data "$images:2"
+refused 2 "rank 1 on '.*' has different data than rank 0 on '" "${ranks[@]}" \
+    -n 1 yoke train softmax --data "$images:1" : -n 1 yoke train softmax --data "$images:2"
 expect_err "^hint: all ranks need .* the same files"
-refused 2 "rank 2 on '.*' has other data than rank 0 on '" "${ranks[@]}" -n 2 yoke train softmax \
-    --data "$images:1" : -n 1 yoke train softmax --data "$images:2"
+refused 2 "rank 2 on '.*' has different data than rank 0 on '" "${ranks[@]}" \
+    -n 2 yoke train softmax --data "$images:1" : -n 1 yoke train softmax --data "$images:2"
 
 case_ "ranks with other test data"
-refused 2 "rank 1 on '.*' has other test data than rank 0 on '" "${ranks[@]}" \
+refused 2 "rank 1 on '.*' has different test data than rank 0 on '" "${ranks[@]}" \
     -n 1 yoke train softmax --data "$images:1" --test-data "$images:3" : \
     -n 1 yoke train softmax --data "$images:1" --test-data "$images:4"
 expect_err "^hint: all ranks need .* the same files"
-refused 2 "rank 2 on '.*' has other test data than rank 0 on '" "${ranks[@]}" \
+refused 2 "rank 2 on '.*' has different test data than rank 0 on '" "${ranks[@]}" \
     -n 2 yoke train softmax --data "$images:1" : \
     -n 1 yoke train softmax --data "$images:1" --test-data "$images:3"
 

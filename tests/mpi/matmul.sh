@@ -202,7 +202,7 @@ END
 cp y.npy far/x.npy
 expect_exit 3 "${here[@]}" -n 1 yoke matmul x.npy x.npy : -n 1 --wdir "$PWD/far" \
     yoke matmul x.npy x.npy
-expect_err "another file on rank 1"
+expect_err "on rank 1"
 
 begin() # ARGS...: in the background, until it works; its process is $pid
 {
