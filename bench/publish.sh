@@ -1,5 +1,5 @@
 #!/bin/bash
-# publish.sh - copies the output of the benchmarks into the READMEs; no figure is typed by hand.
+# publish.sh - copies the output of the benchmarks into the READMEs, so that no figure is typed.
 #
 #   BUILD=build bench/publish.sh    takes $BUILD/results into bench/results, then fills the READMEs
 #   bench/publish.sh --check        changes nothing; 1 if a README says anything else
@@ -7,8 +7,8 @@
 # Between two lines <!-- bench:NAME --> and <!-- /bench --> stand all of bench/results/NAME.*.md,
 # one after the other; <!-- bench:NAME.avx2 --> takes that of one instruction set only, and
 # "rows:REGEX" behind the name only those rows of tables whose first cell matches it. Where there is
-# no result yet, the text stays as it is. Figures from a machine that others used at the same
-# time are not taken: the status is 1 then, and all else is done.
+# no result yet, the text stays as it is. Figures from a machine that was busy with other programs
+# are not taken; the other results are, and the status is 1.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=${BUILD:-build} new=$(mktemp) || exit 1

@@ -7,8 +7,8 @@
 #   STEPS=20 in the environment            of LeNet, instead of its recipe's
 #
 # Each run is in a folder of its own. Training counts evaluation, the run folder and the last
-# checkpoint: wall_seconds - startup_seconds of --json. The way to the first step is told twice: as
-# the program sees it, and from outside, where it is all that the process lived besides training
+# checkpoint: wall_seconds - startup_seconds of --json. The time to the first step is shown twice:
+# as the program sees it, and from outside, as the whole life of the process less its training
 # (loading the program, opening the data, and its end). Medians and ranges. Exit status 0 unless a
 # run fails or ends where no run should: speed is reported, not judged.
 . "$(dirname "$0")/lib.sh"

@@ -8,10 +8,10 @@
 #   MODES=sync NET=lenet in the environment            one mode; another net, without floor
 #
 # sync: host n0 owns the parameters and the others are workers, one each. allreduce: every host is a
-# worker. One thread a worker. A round runs every job twice, for 2 steps and for 10 more; a figure
-# is the difference of the medians, for a step. So neither the first parameters, which are sent
-# whole, nor the first step, in which oneDNN makes its kernels, nor the last, behind which nothing
-# can hide, are in it.
+# worker. Each worker has one thread. A round runs every job twice, for 2 steps and for 10 more; a
+# figure is the difference of the medians, divided by the steps. So it contains neither the start,
+# when whole parameters are sent and oneDNN makes its kernels, nor the last step, whose messages no
+# computing can hide.
 #   compute   a step without a network: as many processes as there are workers train for themselves
 #             (--mode local, optimizer included) on this machine's cores at the same time; the
 #             slowest counts

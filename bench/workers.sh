@@ -6,9 +6,9 @@
 #   STEPS=2000 in the environment              in a turn, instead of 20000
 #
 # Softmax on MNIST, batch 60 a worker, --threads 1, no evaluation on the way. A round runs every
-# contestant once, one after the other, so that a disturbance hits all of them; a
-# ratio is the median of those of the rounds, which need not be that of the medians: where the two
-# lie on different sides of a floor the row says so. Updates per second are --json's
+# contestant once, one after the other, so that a disturbance hits all of them. A ratio is the
+# median of the ratios of the rounds. If the ratio of the medians lies on the other side of the
+# floor, the row says so. Updates per second are --json's
 # steps_per_second: training time only. Sync over MPI is compared with a plain loop round
 # MPI_Allreduce (allreduce.c) of as many ranks as there are workers. A round trip is 31 KB to the
 # owner and its answer, by three ranks at once (tests/mpi/comm.c). The testbed needs root.

@@ -23,7 +23,7 @@ BUILD=$(cd "$top" && cd "${BUILD:-build}" && pwd) || exit 1
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/yoke-test.XXXXXX") || exit 1
 mkdir "$tmp/work" "$tmp/config"
 export BUILD PATH="$BUILD:$PATH" XDG_CONFIG_HOME="$tmp/config" LC_ALL=C
-unset TF_CONFIG NO_COLOR MAKEFLAGS MAKELEVEL MFLAGS
+unset T TF_CONFIG NO_COLOR MAKEFLAGS MAKELEVEL MFLAGS
 cd "$tmp/work" || exit 1
 OUT=$tmp/stdout ERR=$tmp/stderr # of the last expect_exit
 touch "$OUT" "$ERR"

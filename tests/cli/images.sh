@@ -101,7 +101,7 @@ for verb in eval predict; do
 done
 expect_exit 0 yoke eval seen --data one --json
 expect_same "$(json examples) $(json test_accuracy)" "5 1.0"
-# the file alone knows them too
+# a checkpoint without its run knows the classes, too
 expect_exit 0 yoke eval seen/checkpoints/*.safetensors --data one --json
 expect_same "$(json test_accuracy)" "1.0"
 expect_exit 0 yoke predict seen --data one
@@ -131,7 +131,7 @@ expect_error 2 "augment means nothing to softmax on 'own'" yoke train softmax --
     --augment flip
 expect_error 2 "augment means nothing to logreg on 'synth-criteo:100'" \
     yoke train logreg --data synth-criteo:100 --augment flip
-echo 'augment = flip' >yoke.ini # a default is for those that it is for
+echo 'augment = flip' >yoke.ini # a default that a model cannot use is ignored
 expect_exit 0 yoke train small.net --data fake:24x24x3:2:100 --steps 2 --quiet
 rm yoke.ini
 

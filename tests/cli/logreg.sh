@@ -244,7 +244,8 @@ expect close_to "$(of progressive_loss two)" "$(of progressive_loss one)" 1
 expect_same "$(of reproducible_why_not two | grep -c thread)" 1
 
 # threads_of COMMAND...: how many threads it has while it waits for more rows on its standard input.
-# What is written first does not fit into a pipe, so it is reading when that is gone. Killed then.
+# The first rows do not fit into a pipe, so once all are written the command is reading. It is
+# killed then.
 threads_of()
 {
     rm -f rows.pipe
@@ -271,7 +272,7 @@ expect_same "$(threads_of "${learn[@]}")" $((least + 3))
 rm -rf yoke.ini bound
 learn=(yoke eval one --data - --format libsvm)
 least=$(threads_of "${learn[@]}" --threads 1)
-# 4 that compute are there already
+# 4 more that parse, and 4 more that compute
 expect_same "$(threads_of "${learn[@]}" --threads 5)" $((least + 8))
 
 # --- refusals ---

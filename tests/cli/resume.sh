@@ -140,7 +140,7 @@ lost emptied
 cp -a emptied ancient # as an older yoke left it: only its summary tells that it had checkpoints
 sed -i '/"first_checkpoint"/d; s/\("run_id": "[^"]*"\),$/\1/' ancient/config.json
 lost ancient
-rm ancient/summary.json # nothing knows any more
+rm ancient/summary.json # now nothing tells that there were checkpoints
 expect_exit 0 yoke train --resume ancient --steps 600 --quiet
 
 case_ "a run that went on from an older yoke's checkpoint knows that it had one"
@@ -286,10 +286,10 @@ case_ "a yoke.ini beside it does not change a resumed run"
 expect_exit 0 yoke train softmax --steps 500 --run calm --quiet
 printf 'batch = 7\nseed = 3\nsteps = 5\n' >yoke.ini
 expect_exit 0 yoke train --resume calm --steps 1000 --quiet
-echo 'shuffle-buffer = 500' >yoke.ini # of which config.json says nothing
+echo 'shuffle-buffer = 500' >yoke.ini # config.json does not name this option
 expect_exit 0 yoke train --resume calm --steps 1500 --quiet
 mkdir -p "$XDG_CONFIG_HOME/yoke"
-mv yoke.ini "$XDG_CONFIG_HOME/yoke/yoke.ini" # nor does the user's own file
+mv yoke.ini "$XDG_CONFIG_HOME/yoke/yoke.ini" # the user's own file is not read either
 expect_exit 0 yoke train --resume calm --steps 2345 --quiet
 rm "$XDG_CONFIG_HOME/yoke/yoke.ini"
 expect_same "$(params_of calm)" "$(params_of long)"
@@ -299,7 +299,7 @@ expect_exit 0 yoke train --resume torn-2 --steps $endless --dry-run
 expect_out '^model +softmax, 7850 parameters'
 expect_out '^steps +of 77 examples, 780 an epoch, seed 5'
 expect_out "after $endless steps"
-# there is nothing left to do, which is no reason to tell nonsense
+# nothing is left to do; the plan must be right all the same
 expect_exit 0 yoke train --resume torn-2 --dry-run
 expect_out '^model +softmax, 7850 parameters'
 

@@ -9,8 +9,8 @@ need_mnist
 need_command script
 tool json_check
 
-# Every ten seconds a line where there is no terminal. The process sleeps through most of them, and
-# is asked at the end.
+# Without a terminal a run prints a line every ten seconds. This run is in the background, stopped
+# for most of that time; the last case of the script looks at its lines.
 mkdir slow
 hundredths() # since the machine started, by a clock that cannot be set
 {

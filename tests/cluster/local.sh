@@ -48,10 +48,11 @@ each() # KEY RUN: of the workers, in one line
         tr '\n' ' '
 }
 expect_same "$(each examples sync)" "6100 6100 18100 6000 "
-# the two of n2 share as it comes
+# how the two workers of n2 share its rows depends on timing
 expect_same "$(each examples async | cut -d' ' -f1,3)" "6100 18100"
-# With several owners a worker may ask one that has not heard yet that the step is over: what it
-# computes of such values is dropped and dealt again, so only one owner never drops anything.
+# With several owners a worker may ask one that has not yet learnt that the step is over. What the
+# worker computes with such values is dropped and given out again, so the count is sure to be 0 only
+# with one owner.
 expect_same "$(of stale_dropped sync)" 0
 
 case_ "sync and allreduce give the same bits with any number of owners, and say 'reproducible'"

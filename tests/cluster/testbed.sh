@@ -54,7 +54,7 @@ child() # PID [NAME]: the children of a process, or those called NAME
     done
 }
 
-groups() # that no testbed holds any more; those of others that run are not ours to count
+groups() # cgroups that no running testbed holds
 {
     find /sys/fs/cgroup -maxdepth 3 -type d -name 'yoke-testbed-*' -exec flock -n {} echo {} ';' \
         2>/dev/null

@@ -177,11 +177,11 @@ replaces new-async --mode async --batch 60 --ps 2
 expect test "$(each steps new-async | head -n 1)" -gt 0
 
 case_ "the new worker of a resumed run has its options from the run, and none from a yoke.ini"
-echo 'momentum = 0.5' >yoke.ini # sgd has none, which only who types it is told
+echo 'momentum = 0.5' >yoke.ini # sgd has none; in a yoke.ini that is no mistake
 expect_exit 0 yoke train softmax "${short[@]}" "${exact[@]}" --steps 600 --mode sync \
     --hosts localhost:2 --on-worker-loss replace --quiet --run told
 printf 'seed = 7\nshuffle-buffer = 500\nneither one nor the other\n' >yoke.ini
-went_on() # past where it was resumed; no process is started to find that out
+went_on() # the run is past the step it was resumed at; this starts no process
 {
     local file newest
     for file in told/checkpoints/*.safetensors; do

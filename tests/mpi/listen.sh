@@ -28,8 +28,8 @@ ranks_of() # RUN: the processes of its ranks
     sed -nE 's/^ *"pid": *([0-9]+),?$/\1/p' "$1/ranks.json"
 }
 
-# Nobody of the job listens but mpirun, whose ports do nothing to a job; and mpirun does, so looking
-# finds something.
+# No rank listens. mpirun does (its ports cannot harm a job), which shows that this way of looking
+# finds ports.
 expect_no_doors() # RUN RANKS
 {
     local one ranks
@@ -138,7 +138,7 @@ expect_err 'rank 0: Open MPI has not answered for'
 expect_event held 'rank 0: Open MPI answers again, after'
 expect_same "$(grep -c 'has not answered' held/log.txt)" 1
 
-# Training goes on a moment before it is noticed that the stranger has left, and may end in it.
+# Training goes on a moment before the rank notices that the stranger has left, and may end then.
 case_ "that he has left is said even if the run ends with it"
 train_job brief "${endless[@]}" --mode async --on-worker-loss replace --heartbeat 60 \
     --hosts localhost:2

@@ -145,7 +145,7 @@ expect_exit 0 yoke matmul --n 5 --quiet --json
 trace=$(json trace)
 for what in "" --trace; do
     # shellcheck disable=SC2086 # no word, or one
-    # the least that the option takes
+    # 152 is the least that the option takes
     expect_exit 0 yoke matmul --n 5 $what --memory 152 --quiet --json
     near "$(json trace)" "$trace" 0.00001
     [ "$what" ] || expect_same "$(json verified)" true

@@ -62,13 +62,13 @@ rank_of() # N: the process that is rank N
 
 begin_check() # ARGS...: in the background, until it measures; its process is $pid
 {
-    : >"$ERR" # the job before wrote the same
+    : >"$ERR" # an earlier job wrote the line that is awaited
     MARK=$tmp timeout -k 5 60 yoke netcheck --verbose "$@" >"$OUT" 2>"$ERR" </dev/null &
     pid=$!
     wait_until grep -q '^yoke: .*rank 0 to rank 1' "$ERR"
 }
 
-# processes of this script, and folders whose makers are gone: others may be at work on this machine
+# Processes of this script, and folders whose makers have ended: other jobs may run on this machine.
 left()
 {
     processes

@@ -147,7 +147,7 @@ relu
 dense 3
 softmax
 END
-# the first of each knows of no other
+# the first batch of each worker is computed without an update of the others
 norm=(train norm.net --data fake:8x8x3:3:256 --batch 16 --lr 0.05 --steps 6 --threads 1 --quiet)
 expect_exit 0 yoke "${norm[@]}" --mode async --workers 6 --run norm
 expect_exit 0 yoke export norm --to npz -o norm.npz --quiet

@@ -69,12 +69,11 @@ since() # MICROSECONDS: milliseconds that have passed since
     echo $(((${EPOCHREALTIME/./} - $1) / 1000))
 }
 
-# Wait until COMMAND holds, SECONDS at most, and $grace more; whether it does is the function's
-# status. Time in which this shell could not run does not count: the machine stood still, and the
-# job with it. A job is quick, and on a busy machine it may be over before a shell has had its turn:
-# so this one goes before all others (its children do not), and starts no process between an event
-# and a kill.
-await() # SECONDS COMMAND...; COMMAND sees these variables, so their names are not to be met
+# Waits until COMMAND succeeds, for at most SECONDS + $grace; the status says whether it did. Time
+# in which this shell could not run does not count, because the machine, and the job with it, stood
+# still. On a busy machine a quick job may be over before a shell gets a core. So this shell has a
+# real-time priority (its children do not), and starts no process between an event and a kill.
+await() # SECONDS COMMAND...; COMMAND sees the local variables, hence their long names
 {
     local await_left=$((($1 + grace) * 1000000)) await_then=${EPOCHREALTIME/./} await_now await_took
     shift
@@ -88,7 +87,7 @@ await() # SECONDS COMMAND...; COMMAND sees these variables, so their names are n
     return 0
 }
 exec {silence}<> <(:) # never written to
-chrt --reset-on-fork --rr --pid 1 $$ >/dev/null 2>&1 # as far as it may
+chrt --reset-on-fork --rr --pid 1 $$ >/dev/null 2>&1 # if that is allowed
 
 is_gone() # PID: it has ended, or is a zombie
 {

@@ -21,12 +21,12 @@ ports_of() # PID [tcp|tcp6]
     done
 }
 
-# Connects, says four bytes, which is less than Open MPI waits for, and then nothing for so long.
+# Connects, sends four bytes, which is less than Open MPI waits for, and is then silent for SECONDS.
 stranger() # ADDRESS PORT SECONDS
 {
     local line
     exec {line}<>"/dev/tcp/$1/$2" || return 1
     printf 'GET ' >&"$line"
-    read -rt "$3" -u "$line" # a sleep would be a process that keeps the line if this one is killed
+    read -rt "$3" -u "$line" # no sleep: that process would outlive this one
     exec {line}>&-
 }
