@@ -4,6 +4,7 @@
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=../tools/helpers.sh
 . "$top/tests/tools/helpers.sh"
+unset T # the pattern of the run that this script is part of
 
 # tree FILE LINE...: a file of the small source tree in the current folder
 tree()
