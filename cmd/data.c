@@ -186,10 +186,11 @@ static bool ends_in(const char *text, size_t n, const char *end)
 /* The format of --to, else that of the file's suffix. */
 static const char *format_to_write(const struct call *call, const char *path, struct yk_error *e)
 {
-    static const char *const SUFFIX[][2] = {
-        {".libsvm", "libsvm"},     {".svm", "libsvm"},    {".svmlight", "libsvm"},
-        {".tfrecord", "tfrecord"}, {".vw", "vw"},         {".tfrecords", "tfrecord"},
-        {".tsv", "criteo"},        {".criteo", "criteo"}, {".rows", "cache"}};
+    static const char *const SUFFIX[][2] = {{".svm", "libsvm"},
+                                            {".svmlight", "libsvm"},
+                                            {".tfrecords", "tfrecord"},
+                                            {".tsv", "criteo"},
+                                            {".rows", "cache"}};
     size_t n = strlen(path);
     if (yk_opts_typed(&call->opts, "to"))
         return ((const struct data_options *)call->values)->to;
@@ -197,6 +198,13 @@ static const char *format_to_write(const struct call *call, const char *path, st
     for (size_t i = 0; i < sizeof SUFFIX / sizeof *SUFFIX; i++)
         if (ends_in(path, n, SUFFIX[i][0]))
             return SUFFIX[i][1];
+    const char *dot = memrchr(path, '.', n);
+    char name[24]; /* ".libsvm" and the like: the name of a format */
+    snprintf(name, sizeof name, "%.*s", dot != NULL ? (int)(path + n - dot - 1) : 0,
+             dot != NULL ? dot + 1 : "");
+    const struct yk_rows_format *format = yk_rows_format_find(name);
+    if (format != NULL)
+        return format->name;
     yk_fail(e, YK_USAGE, "the name '%s' does not say which format to write", path);
     yk_hint(e, "add --to libsvm, tfrecord, vw, criteo or cache, or a suffix: .libsvm, .tfrecord, "
                ".vw, .tsv, .rows");

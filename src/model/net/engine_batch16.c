@@ -90,10 +90,30 @@ static bool windowed(const struct yk_layer *l)
     return l->kind == YK_LAYER_conv || l->kind == YK_LAYER_maxpool || l->kind == YK_LAYER_avgpool;
 }
 
+/* The kinds that this engine computes, and those that leave it nothing to compute. */
+static bool knows(enum yk_layer_kind kind)
+{
+    switch (kind) {
+    case YK_LAYER_conv:
+    case YK_LAYER_maxpool:
+    case YK_LAYER_avgpool:
+    case YK_LAYER_dense:
+    case YK_LAYER_relu:
+    case YK_LAYER_tanh:
+    case YK_LAYER_sigmoid:
+    case YK_LAYER_dropout:
+    case YK_LAYER_flatten:
+    case YK_LAYER_softmax:
+        return true;
+    default:
+        return false;
+    }
+}
+
 static yk_code takes(const struct yk_net *net, unsigned layer, struct yk_error *e)
 {
     const struct yk_layer *l = &net->layer[layer];
-    if (l->kind == YK_LAYER_lrn || l->kind == YK_LAYER_batchnorm)
+    if (!knows(l->kind))
         return yk_fail(e, YK_USAGE, "the engine 'lanes' cannot compute %s (layer '%s')",
                        yk_layer_name(l->kind), l->name);
     if (layer == 0 && net->input.c > YK_NET_CHANNELS)

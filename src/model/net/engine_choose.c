@@ -298,12 +298,15 @@ yk_code yk_engine_choose(struct yk_model *model, const struct yk_params *params,
             m->segments = t.segments;
         return rc;
     }
+    yk_code rc = named(&t.segments, m->net, ENGINES[ONEDNN]->name, e); /* it takes every layer */
+    if (rc != YK_OK)
+        return rc;
     yk_segments_init(&m->segments, m->net);
     unsigned to, from;
     reach(m->net, &to, &from);
     if (m->whole || (to == 0 && from == m->net->layers))
         return YK_OK;
-    yk_code rc = yk_kernels_pick(isa, &t.kernels, e);
+    rc = yk_kernels_pick(isa, &t.kernels, e);
     if (rc == YK_OK)
         rc = trial_init(&t, batch < TRIAL_IMAGES ? batch : TRIAL_IMAGES, e);
     if (rc == YK_OK)

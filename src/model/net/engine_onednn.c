@@ -26,17 +26,19 @@ struct onednn_state {
     struct yk_dnn_pass dnn_pass;
 };
 
+/* What a layer is to oneDNN; kinds that are not listed, conv apart, are 0 and refused by takes. */
+static const enum yk_dnn_kind KIND[YK_LAYER_COUNT] = {
+    [YK_LAYER_conv] = YK_DNN_CONV,       [YK_LAYER_maxpool] = YK_DNN_MAXPOOL,
+    [YK_LAYER_avgpool] = YK_DNN_AVGPOOL, [YK_LAYER_dense] = YK_DNN_DENSE,
+    [YK_LAYER_relu] = YK_DNN_RELU,       [YK_LAYER_tanh] = YK_DNN_TANH,
+    [YK_LAYER_sigmoid] = YK_DNN_SIGMOID, [YK_LAYER_lrn] = YK_DNN_LRN,
+    [YK_LAYER_dropout] = YK_DNN_DROPOUT, [YK_LAYER_flatten] = YK_DNN_FLATTEN,
+    [YK_LAYER_softmax] = YK_DNN_FLATTEN, [YK_LAYER_batchnorm] = YK_DNN_BATCHNORM,
+};
+
 static void describe(const struct yk_layer *l, const struct yk_net_place *p,
                      const struct yk_net_how *how, uint64_t index, struct yk_dnn_layer *out)
 {
-    static const enum yk_dnn_kind KIND[YK_LAYER_COUNT] = {
-        [YK_LAYER_conv] = YK_DNN_CONV,       [YK_LAYER_maxpool] = YK_DNN_MAXPOOL,
-        [YK_LAYER_avgpool] = YK_DNN_AVGPOOL, [YK_LAYER_dense] = YK_DNN_DENSE,
-        [YK_LAYER_relu] = YK_DNN_RELU,       [YK_LAYER_tanh] = YK_DNN_TANH,
-        [YK_LAYER_sigmoid] = YK_DNN_SIGMOID, [YK_LAYER_lrn] = YK_DNN_LRN,
-        [YK_LAYER_dropout] = YK_DNN_DROPOUT, [YK_LAYER_flatten] = YK_DNN_FLATTEN,
-        [YK_LAYER_softmax] = YK_DNN_FLATTEN, [YK_LAYER_batchnorm] = YK_DNN_BATCHNORM,
-    };
     *out = (struct yk_dnn_layer){
         .kind = KIND[l->kind],
         .name = l->name,
@@ -74,9 +76,10 @@ static void state_close(void *state)
 
 static yk_code takes(const struct yk_net *net, unsigned layer, struct yk_error *e)
 {
-    (void)net;
-    (void)layer;
-    (void)e;
+    const struct yk_layer *l = &net->layer[layer];
+    if (KIND[l->kind] == YK_DNN_CONV && l->kind != YK_LAYER_conv)
+        return yk_fail(e, YK_USAGE, "the engine 'onednn' cannot compute %s (layer '%s')",
+                       yk_layer_name(l->kind), l->name);
     return YK_OK;
 }
 
