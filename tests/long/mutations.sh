@@ -26,7 +26,7 @@ try()
     if [[ $1 == *.sh ]]; then
         BUILD=$copy/$BUILD_NAME timeout -k 5 600 bash "$copy/tests/$1"
     else
-        (cd "$copy" && timeout -k 5 600 "$BUILD_NAME/src/$1")
+        (cd "$copy" && timeout -k 5 120 "$BUILD_NAME/src/$1")
     fi >"$OUT" 2>"$ERR" </dev/null
 }
 
