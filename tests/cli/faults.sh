@@ -483,7 +483,7 @@ space_again()
 case_ "a disk that fills while metrics are written"
 disk 200k
 expect_error 1 "disk/run/.*: no space left on device" yoke train softmax --steps $endless \
-    --checkpoint-every 200 --keep 1 --eval-every 10 --run disk/run
+    --checkpoint-every 200 --keep 1 --eval-every 10 --run disk/run --quiet
 expect_err "^hint: .*--resume disk/run"
 space_again disk/run --eval-every 10
 
@@ -491,7 +491,7 @@ case_ "a disk that fills while a checkpoint is written"
 disk 320k # a checkpoint of adam has 95 kB
 expect_error 1 "disk/run/checkpoints/.*: no space left on device" \
     yoke train softmax --optimizer adam --steps $endless --checkpoint-every 100 --keep 9 \
-    --eval-every $endless --run disk/run
+    --eval-every $endless --run disk/run --quiet
 expect test "$(checkpoints_of disk/run | wc -l)" -ge 2
 space_again disk/run --optimizer adam
 
